@@ -1,0 +1,378 @@
+"""3 The fan-out consumer: Kafka records to timelines.
+
+The consumer's place in each partition is kept in Redis, beside the effects, and moves in the same atomic call
+(`names.progress`, timeline.lua). So
+
+- a redelivered record finds that the place has moved on, and is refused: its effect is there already, and is counted once;
+- a Redis that lost writes (restart, old snapshot, failover) has an older place: the consumer sees it, seeks back to it and
+  replays, which is safe since delivery is idempotent;
+- a consumer that was thought dead and wakes up is refused, since its successor has moved the place.
+
+Kafka's committed offset follows behind; it serves tools that show lag. A large author is worked off in slices: the first one
+here, the rest as records of `feed-slices`, so that a small author behind it need not wait.
+"""
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import psycopg
+import redis
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
+from redis.exceptions import RedisError
+
+from . import celebrities, db, kafka, pull, timeline
+from .config import Settings
+from .core import policy
+from .core.codec import Event, Names, Poison, decode
+from .core.model import Entry
+from .errors import EngineDown
+
+FACTS = """
+    select a.id, coalesce((select sum(n) from follower_counts where user_id = a.id), 0)::bigint
+    from unnest(%s::bigint[]) a (id)"""
+
+# Keyset over the active followers of many authors at once (index follows_followee); one row more tells whether there is a rest.
+FOLLOWERS = """
+    select q.n, array(
+        select f.follower_id from follows f
+        join user_activity u on u.user_id = f.follower_id and u.last_seen_at > now() - %s * interval '1 day'
+        where f.followee_id = q.author and f.follower_id > q.after order by f.follower_id limit %s)
+    from unnest(%s::int[], %s::bigint[], %s::bigint[]) q (n, author, after)"""
+
+DEMOTE_WRITES = 20_000     # deliveries in one slice of a demotion: about 0.2 s of Redis
+
+
+class Behind(Exception):
+    """Redis does not have the place that this consumer left: it lost writes, or another consumer has taken over."""
+
+
+@dataclass
+class Done:
+    """What one `once()` did."""
+    records: int = 0
+    deliveries: int = 0
+    added: int = 0
+    dead: int = 0
+    resynced: bool = False
+
+
+class FanOut:
+    """`once()` handles what has arrived; `run(stop)` goes on until told to stop, through any engine's absence."""
+
+    def __init__(self, settings: Settings, postgres_url: str, redis_url: str, bootstrap: str, *,
+                 decide: policy.Policy | None = None, most: int = 500, **consumer):
+        self.settings, self.names = settings, Names(settings.namespace)
+        self.postgres_url, self.redis_url, self.bootstrap = postgres_url, redis_url, bootstrap
+        self.decide, self.most, self.consumer_settings = decide, most, consumer
+        self.conn: db.Connection | None = None
+        self.redis: redis.Redis | None = None
+        self.consumer = self.producer = None
+        self.place: dict[str, int] = {}           # field -> the offset that Redis has as next, as far as we know
+        self.stale = True                         # the places must be read from Redis before anything is handled
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        if self.conn is None or self.conn.closed:
+            self.conn = db.connect(self.postgres_url, self.settings.namespace, "feedlab fanout")
+        if self.redis is None:
+            self.redis = timeline.connect(self.redis_url)
+        if self.producer is None:
+            self.producer = kafka.producer(self.bootstrap)
+        if self.consumer is None:
+            self.consumer = kafka.consumer(self.bootstrap, self.names.group, **self.consumer_settings)
+            self.consumer.subscribe(list(self.names.topics), on_assign=self._assigned, on_revoke=self._revoked,
+                                    on_lost=self._revoked)
+
+    def close(self) -> None:
+        """Leave the group (the others take over at once) and close what was opened."""
+        for c in (self.consumer, self.conn, self.redis):
+            if c is not None:
+                c.close()
+        self.consumer = self.conn = self.redis = self.producer = None
+
+    def _assigned(self, consumer, partitions) -> None:
+        consumer.assign(partitions)
+        consumer.pause(partitions)                # nothing flows before resync has found each place
+        self.stale = True
+
+    def _revoked(self, consumer, partitions) -> None:
+        for p in partitions:
+            self.place.pop(kafka.field(p.topic, p.partition), None)
+
+    def run(self, stop: Callable[[], bool], say: Callable[[str], None] = lambda text: None) -> Done:
+        """Until `stop()`. An engine that is away is waited for, and said once; the place in the group is kept meanwhile."""
+        total, trouble = Done(), False
+        while not stop():
+            try:
+                self.open()
+                done = self.once()
+                if trouble:
+                    say("fanout: all engines answer again")
+                trouble = False
+                for name in ("records", "deliveries", "added", "dead"):
+                    setattr(total, name, getattr(total, name) + getattr(done, name))
+                if done.resynced:
+                    say("fanout: places read from Redis: " + self.where())
+            except (RedisError, psycopg.Error, KafkaException, EngineDown, BufferError) as e:
+                if not trouble:
+                    say(f"fanout: waiting, since {str(e).splitlines()[0]}")
+                trouble, self.stale = True, True
+                self._let_go()
+        self.close()
+        return total
+
+    def _let_go(self) -> None:
+        """After trouble: connections are made anew, the group is kept by polling with all partitions paused."""
+        if self.conn is not None:
+            self.conn.close()
+        self.conn = self.redis = self.producer = None
+        if self.consumer is not None:
+            try:
+                self.consumer.pause(self.consumer.assignment())
+                self.consumer.poll(0.2)
+                return
+            except KafkaException:
+                pass
+        time.sleep(0.2)
+
+    def where(self) -> str:
+        return ", ".join(f"{f.removeprefix(self.settings.namespace + '.')}@{at}" for f, at in sorted(self.place.items()))
+
+    # --- finding the place ---------------------------------------------------------------------------------------------
+
+    def resync(self) -> None:
+        """Read each place from Redis and go on from there, forwards or back.
+
+        A place that is missing, or that Kafka no longer has: nobody knows what Redis lost. Then all timelines are dropped
+        (always right: they are rebuilt from SQL) and the committed offset is taken.
+        """
+        timeline.load(self.redis)
+        parts = self.consumer.assignment()
+        fields = [kafka.field(p.topic, p.partition) for p in parts]
+        stored = self.redis.hmget(self.names.progress, fields) if fields else []
+        places, doubt = {}, False
+        for p, f, at in zip(parts, fields, stored, strict=True):
+            low, high = self.consumer.get_watermark_offsets(p, timeout=10)
+            if at is not None and low <= int(at) <= high:
+                places[f] = int(at)
+                continue
+            (committed,) = self.consumer.committed([p], timeout=10)
+            places[f] = min(max(low, committed.offset), high) if committed.offset > OFFSET_INVALID else low
+            doubt = doubt or at is not None or places[f] > 0     # at 0 nothing was ever handled, so nothing can be missing
+        if doubt:
+            timeline.drop_all(self.redis, self.settings.namespace)
+        for f, at in zip(fields, stored, strict=True):
+            if at is None or int(at) != places[f]:
+                self.redis.hset(self.names.progress, f, places[f])
+        self.place = places
+        self._seek(parts, fields)
+        self.stale = False
+
+    def _seek(self, parts, fields) -> None:
+        """Move every partition to its place. librdkafka refuses a seek until the fetcher has started, so ask again."""
+        end = time.monotonic() + 10
+        for p, f in zip(parts, fields, strict=True):
+            while True:
+                try:
+                    self.consumer.seek(TopicPartition(p.topic, p.partition, self.place[f]))
+                    break
+                except KafkaException as e:
+                    if e.args[0].code() != KafkaError._STATE or time.monotonic() > end:
+                        raise
+                    time.sleep(0.01)
+        self.consumer.resume(parts)
+
+    def _check(self) -> None:
+        """While idle: has Redis still the places that we left? (A restart shows here, even when nobody posts.)"""
+        if self.place:
+            fields = list(self.place)
+            stored = self.redis.hmget(self.names.progress, fields)
+            if any(at != str(self.place[f]) for f, at in zip(fields, stored, strict=True)):
+                raise Behind
+
+    # --- one batch --------------------------------------------------------------------------------------------------------
+
+    def once(self, timeout_s: float = 0.1) -> Done:
+        """Handle the records that have arrived (at most `most`). Raises engine errors; then nothing is half done that the next
+        `resync` would not find."""
+        done = Done()
+        first = self.consumer.poll(timeout_s)
+        messages = [] if first is None else [first, *self.consumer.consume(self.most - 1, timeout=0)]
+        for m in messages:
+            if m.error() and not m.error().retriable():
+                raise KafkaException(m.error())
+        messages = [m for m in messages if not m.error()]
+        try:
+            if self.stale:
+                self.resync()
+                done.resynced = True
+                return done                      # what was polled before the seek is read again
+            if not messages:
+                self._check()
+                return done
+            self._handle(messages, done)
+        except Behind:
+            self.stale = True
+        except redis.ResponseError as e:
+            if not timeline.lost_functions(e):
+                raise
+            self.stale = True
+        return done
+
+    def _handle(self, messages: list[Message], done: Done) -> None:
+        work = self._decode(messages, done)
+        self._plan(work)
+        if any(w.rest for w in work):
+            self._produce([(self.names.slices, w.key, w.rest) for w in work if w.rest])
+        pipe = self.redis.pipeline(transaction=False)
+        for w in work:
+            self._queue(pipe, w)
+        if work:
+            self._settle(pipe.execute(raise_on_error=False), done)
+        for w in work:
+            if w.clear:
+                celebrities.lower_flag(self.conn, w.event.author, w.event.pulls)
+        done.records += len(messages)
+        self._commit(messages)
+
+    def _decode(self, messages: list[Message], done: Done) -> list["Work"]:
+        work, at = [], dict(self.place)
+        for m in messages:
+            f = kafka.field(m.topic(), m.partition())
+            if f not in at or m.offset() < at[f]:
+                continue                         # of a partition that was taken away, or handled before
+            if m.offset() > at[f]:
+                raise Behind                     # our topics have no gaps: records were removed before we had them
+            at[f] += 1
+            try:
+                work.append(Work(m, f, decode(m.value())))
+            except Poison as e:
+                self._produce([(self.names.dead, m.key(), m.value())], headers={
+                    "reason": str(e), "from": f"{f}:{m.offset()}"})
+                done.dead += 1
+                work.append(Work(m, f, None, counter="dead"))
+        return work
+
+    def _plan(self, work: list["Work"]) -> None:
+        """What SQL knows, in a few queries for the whole batch: counts, live knobs, who was deleted, followers."""
+        knobs = db.knobs(self.conn)
+        feed_max, decide = knobs["feed_max"], self.decide or policy.threshold(knobs["threshold"])
+        events = [w for w in work if w.event and w.event.kind in ("posted", "deleted", "demote")]
+        followers = dict(self.conn.execute(FACTS, (list({w.event.author for w in events}),)).fetchall()) if events else {}
+        posted = [w.event.post for w in events if w.event.kind == "posted"]
+        live = {i for i, in self.conn.execute("select id from posts where id = any(%s) and not deleted", (posted,))} \
+            if posted else set()
+        for w in events:
+            w.feed_max = feed_max
+            w.push = decide(followers[w.event.author])
+            if w.event.kind == "posted" and w.event.post not in live:
+                w.gone = True                    # deleted before it was delivered; the filter would hide it anyway
+            elif w.event.kind == "demote":
+                self._plan_demotion(w)
+        pulled = [w.event.author for w in events if w.event.kind == "posted" and w.event.after < 0 and not w.push and not w.gone]
+        celebrities.raise_flags(self.conn, pulled)
+        for author in set(pulled):
+            celebrities.ensure(self.conn, self.redis, self.names, author, feed_max, self.settings.building_s,
+                               self.settings.celeb_ttl_s)
+        self._ask_followers([w for w in events if w.slices and not w.gone])
+
+    def _plan_demotion(self, w: "Work") -> None:
+        """Back to push: deliver the author's newest FEED_MAX posts to every follower, and raise the floor of each feed to the
+        next one, below which SQL answers. Done whatever flag and threshold say: it may be a replay."""
+        if w.event.after < 0:
+            w.event = replace(w.event, pulls=celebrities.pulls(self.conn, w.event.author))
+        rows = pull.newest(self.conn, [w.event.author], limit=w.feed_max + 1)
+        w.entries = rows[:w.feed_max][::-1]
+        w.floor = rows[w.feed_max].ms if len(rows) > w.feed_max else None
+
+    def _ask_followers(self, slices: list["Work"]) -> None:
+        """The next slice of followers of each, and what is left for a slice record."""
+        by_size: dict[int, list[Work]] = {}
+        for w in slices:
+            size = self.settings.batch if not w.entries else max(1, min(self.settings.batch, DEMOTE_WRITES // len(w.entries)))
+            by_size.setdefault(size, []).append(w)
+        for size, group in by_size.items():
+            rows = self.conn.execute(FOLLOWERS, (self.settings.active_days, size + 1, list(range(len(group))),
+                                                 [w.event.author for w in group], [w.event.after for w in group]))
+            for n, users in rows:
+                w = group[n]
+                w.users = users[:size]
+                if len(users) > size:
+                    w.rest = replace(w.event, after=w.users[-1]).encode()
+                elif w.event.kind == "demote":
+                    w.clear = w.push
+
+    def _queue(self, pipe, w: "Work") -> None:
+        e, n = w.event, self.names
+        place = (w.field, str(self.place[w.field]), str(w.message.offset() + 1))
+        feeds = [n.feed(u) for u in w.users]
+        if e is None or w.gone:
+            timeline.drop_at(pipe, n, place, [], w.counter)
+        elif e.kind == "posted" and (w.push or e.after >= 0):
+            timeline.deliver(pipe, n, place, feeds, [Entry(e.ms, e.post)], w.feed_max, counter="pushed" if e.after < 0 else "slices",
+                             trace=e.post, trace_s=self.settings.trace_s, where=w.where)
+        elif e.kind == "posted":
+            timeline.deliver(pipe, n, place, [n.celeb(e.author)], [Entry(e.ms, e.post)], w.feed_max, counter="pulled",
+                             counted_as="celeb_writes", trace=e.post, trace_s=self.settings.trace_s, where=w.where)
+        elif e.kind == "demote":
+            timeline.deliver(pipe, n, place, feeds, w.entries, w.feed_max, counter="demotions" if w.clear else "slices",
+                             counted_as="redelivered", floor=w.floor)
+        elif e.kind == "deleted":
+            timeline.remove(pipe, n, place, [n.celeb(e.author), *feeds], e.post, "deleted" if e.after < 0 else "slices")
+        else:
+            timeline.drop_at(pipe, n, place, [n.feed(e.user)], "graph")
+        self.place[w.field] = w.message.offset() + 1
+
+    def _settle(self, answers: list, done: Done) -> None:
+        """All calls of a batch were refused, or none: a refusal means that the place is not where we left it."""
+        for a in answers:
+            if isinstance(a, Exception):
+                raise a
+            if a[0] == 0:
+                raise Behind
+            done.deliveries += a[1]
+            done.added += a[2]
+
+    # --- Kafka ---------------------------------------------------------------------------------------------------------------
+
+    def _produce(self, records: list[tuple], headers: dict | None = None) -> None:
+        """Send records and wait for the acknowledgement: the place moves only after what is left to do is safe."""
+        failures: list = []
+        for topic, key, value in records:
+            self.producer.produce(topic, value, key, headers=headers or {},
+                                  on_delivery=lambda error, _: failures.append(error) if error else None)
+        kafka.wait_acked(self.producer, failures)
+
+    def _commit(self, messages: list[Message]) -> None:
+        """After Redis has answered. Not waited for: the place that counts is in Redis."""
+        last = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
+        self.consumer.commit(offsets=[TopicPartition(t, p, at) for (t, p), at in last.items()], asynchronous=True)
+
+
+class Work:
+    """One record and what is to be done with it."""
+    __slots__ = ("message", "field", "event", "counter", "push", "gone", "users", "rest", "clear", "entries", "floor", "feed_max")
+
+    def __init__(self, message: Message, field: str, event: Event | None, counter: str = ""):
+        self.message, self.field, self.event, self.counter = message, field, event, counter
+        self.push = self.gone = self.clear = False
+        self.users: list[int] = []
+        self.entries: list[Entry] = []
+        self.rest = self.floor = self.feed_max = None
+
+    @property
+    def slices(self) -> bool:
+        """Goes over the author's followers. A slice record goes on whatever the threshold says by now."""
+        e = self.event
+        return e.kind == "demote" or e.after >= 0 or self.push
+
+    @property
+    def key(self) -> bytes:
+        return str(self.event.post or self.event.author).encode()
+
+    @property
+    def where(self) -> str:
+        """For `feedlab trace`: topic, partition, offset, and when outbox and broker had it (epoch ms)."""
+        headers = dict(self.message.headers() or [])
+        return f"{self.field}:{self.message.offset()}:{(headers.get('outbox-ms') or b'0').decode()}:{self.message.timestamp()[1]}"
