@@ -1,0 +1,108 @@
+"""Relay and fan-out as processes of their own, started, watched, killed and stopped by whoever runs an experiment.
+
+`python -m feedlab.lab.workers relay|fanout` is one worker. It stops on SIGTERM, and by itself when its parent is gone, so that
+a killed experiment leaves nothing behind.
+"""
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..config import Settings
+from ..engines import Addresses
+
+KINDS = ("relay", "fanout")
+
+
+class Workers:
+    """The workers of one namespace, as a context manager.
+
+    `watch()` starts again what has died and says so; call it from the experiment's loop. `kill(kind)` is kill -9.
+    """
+
+    def __init__(self, settings: Settings, addresses: Addresses, relays: int = 1, consumers: int = 1,
+                 say: Callable[[str], None] = lambda text: None):
+        self.settings, self.addresses, self.say = settings, addresses, say
+        self.wanted = ["relay"] * relays + ["fanout"] * consumers
+        self.running: list[tuple[str, subprocess.Popen]] = []
+        self.restarts = 0
+
+    def __enter__(self) -> "Workers":
+        for kind in self.wanted:
+            self.running.append((kind, self._start(kind)))
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    def _start(self, kind: str) -> subprocess.Popen:
+        logs = Path(self.settings.state_dir) / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        a = self.addresses
+        env = os.environ | {
+            f"FEEDLAB_{name.upper()}": str(value) for name, value in self.settings.model_dump().items() if value is not None}
+        env |= {"FEEDLAB_POSTGRES_URL": a.postgres_url, "FEEDLAB_REDIS_URL": a.redis_url,
+                "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap, "FEEDLAB_PARENT": str(os.getpid())}
+        with open(logs / f"{self.settings.namespace}.{kind}.log", "ab") as log:
+            return subprocess.Popen([sys.executable, "-m", "feedlab.lab.workers", kind], env=env, stdin=subprocess.DEVNULL,
+                                    stdout=log, stderr=log, start_new_session=True)
+
+    def watch(self) -> None:
+        """Start again what has died."""
+        for n, (kind, process) in enumerate(self.running):
+            code = process.poll()
+            if code is not None:
+                self.restarts += 1
+                self.say(f"{kind} died ({'signal ' + str(-code) if code < 0 else 'exit ' + str(code)}), started again")
+                self.running[n] = (kind, self._start(kind))
+
+    def pids(self, kind: str) -> list[int]:
+        return [p.pid for k, p in self.running if k == kind]
+
+    def kill(self, kind: str, which: int = 0) -> int:
+        """kill -9 one worker of a kind, and reap it. Its pid. `watch` starts another."""
+        process = [p for k, p in self.running if k == kind][which]
+        process.kill()
+        process.wait()
+        return process.pid
+
+    def stop(self, timeout_s: float = 10) -> None:
+        for _, p in self.running:
+            if p.poll() is None:
+                p.terminate()
+        end = time.monotonic() + timeout_s
+        for _, p in self.running:
+            try:
+                p.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+        self.running = []
+
+
+def main(kind: str) -> int:
+    from ..fanout import FanOut
+    from ..relay import Relay
+    s, told = Settings(), []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    signal.signal(signal.SIGINT, lambda *_: told.append(1))
+    parent = int(os.environ.get("FEEDLAB_PARENT", "0"))
+
+    def stop() -> bool:
+        return bool(told) or (parent > 0 and os.getppid() != parent)
+
+    def say(text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} [{os.getpid()}] {text}", flush=True)
+    loop = Relay(s, s.postgres_url, s.kafka_bootstrap) if kind == "relay" else \
+        FanOut(s, s.postgres_url, s.redis_url, s.kafka_bootstrap)
+    say(f"{kind} starts")
+    loop.run(stop, say)
+    say(f"{kind} ends")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))

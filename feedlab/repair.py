@@ -1,0 +1,53 @@
+"""Healing and upkeep by hand: warm feeds ahead, sweep hidden entries, ask for a demotion."""
+import time
+from collections.abc import Callable, Sequence
+
+import redis
+
+from . import db, outbox, pull, timeline
+from .config import Settings
+from .core.codec import Event, Names, member
+from .core.model import START
+from .errors import NotFound
+from .reader import VISIBLE
+
+
+def warm(conn: db.Connection, r: redis.Redis, settings: Settings, users: Sequence[int],
+         tick: Callable[[int], None] = lambda done: None) -> int:
+    """Build the feeds of these users ahead of their first read, where there is none. How many were built.
+
+    Same steps as a reader's rebuild: the visit is recorded, the key exists before SQL is read.
+    """
+    names, feed_max, built = Names(settings.namespace), db.knobs(conn)["feed_max"], 0
+    for at in range(0, len(users), 500):
+        some = [int(u) for u in users[at:at + 500]]
+        conn.execute("insert into user_activity (user_id) select unnest(%s::bigint[]) on conflict (user_id) do update "
+                     "set last_seen_at = excluded.last_seen_at", (some,))
+        for u in some:
+            key = names.feed(u)
+            token = timeline.begin(r, key, settings.building_s)
+            if token:
+                rows = pull.page(conn, u, START, feed_max + 1)
+                built += timeline.complete(r, key, token, rows, feed_max, int((time.time() + settings.feed_ttl_s) * 1000))
+        tick(at + len(some))
+    return built
+
+
+def sweep(conn: db.Connection, r: redis.Redis, names: Names, user: int) -> int:
+    """Take out of a feed what its reader may not see (deleted, no longer followed). At most FEED_MAX members are looked at,
+    however many posts an author has. The floor stays: a feed with less in it is still complete. How many were removed."""
+    key = names.feed(user)
+    ids = [e.id for e in timeline.get(r, key).entries]
+    if not ids:
+        return 0
+    seen = {i for i, in conn.execute(VISIBLE, (user, ids))}
+    hidden = [member(i) for i in ids if i not in seen]
+    return r.zrem(key, *hidden) if hidden else 0
+
+
+def ask_demotion(conn: db.Connection, names: Names, author: int) -> None:
+    """Ask the fan-out to bring an author back to push (protocol rule 7): by an event, in the author's own order."""
+    with conn.transaction():
+        if not conn.execute("select from users where id = %s", (author,)).fetchone():
+            raise NotFound(f"there is no user {author}.")
+        outbox.put(conn, names, Event("demote", author=author))
