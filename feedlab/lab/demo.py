@@ -240,7 +240,7 @@ def _result(demo: Demo, g: Graph, path: Path, threshold: int, feed_max: int, see
         "scrolls_checked": len(users), "scrolls_equal": equal,
         "bytes_per_entry": memory["feed_bytes"] / memory["entries"] if memory["entries"] else None, "redis": memory,
         "visible_ms": {"p50": p50, "p99": p99, "posts": len(ms)}, "visible_samples": ms, "lag_samples": demo.samples,
-        "follower_counts": np.sort(np.unique(g.followee, return_counts=True)[1])[::-1].tolist(),
+        "follower_counts": g.followers.tolist(),
         "worker_restarts": demo.workers.restarts, "redis_lost": demo.redis_lost, "seconds": round(seconds, 2),
         "finished_at_ms": wall_clock_ms(),
         "engines": [e.as_dict() for e in engines.status(demo.settings)],
