@@ -114,3 +114,20 @@ def wait_drained(conn, r: redis.Redis, a: AdminClient, names: Names, timeout_s: 
             raise EngineDown(f"not drained after {timeout_s:.0f} s: {rows} outbox rows, {behind} records behind. "
                              "Are `feedlab relay` and `feedlab fanout` running?")
         time.sleep(0.02)
+
+
+def wait_members(a: AdminClient, group: str, members: int, timeout_s: float = 30) -> None:
+    """Wait until a group has so many members and each has partitions. Raises EngineDown at the deadline."""
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            found = a.describe_consumer_groups([group], request_timeout=10)[group].result()
+            working = [m for m in found.members if m.assignment and m.assignment.topic_partitions]
+            if found.state.name == "STABLE" and len(working) >= members:
+                return
+        except KafkaException as e:
+            if not e.args[0].retriable() and e.args[0].code() not in SETTLING:
+                raise
+        if time.monotonic() > end:
+            raise EngineDown(f"no consumer of {group} had partitions after {timeout_s:.0f} s. Look at its log, or `feedlab doctor`.")
+        time.sleep(0.05)

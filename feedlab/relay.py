@@ -34,8 +34,8 @@ class Relay:
         self.conn = self.bell = self.producer = None
 
     def open(self) -> None:
-        self.conn = db.connect(self.postgres_url, self.settings.namespace, "feedlab relay")
-        self.bell = db.connect(self.postgres_url, self.settings.namespace, "feedlab relay bell")
+        self.conn = db.connect(self.postgres_url, self.settings.namespace, f"relay {self.settings.namespace}")
+        self.bell = db.connect(self.postgres_url, self.settings.namespace, f"relay bell {self.settings.namespace}")
         self.bell.execute(f'listen "{self.names.channel}"')
         self.producer = kafka.producer(self.bootstrap)
 
@@ -92,3 +92,8 @@ class Relay:
                 time.sleep(0.2)
         self.close()
         return moved
+
+
+def running(conn: db.Connection, namespace: str) -> int:
+    """How many relays of a namespace are connected."""
+    return conn.execute("select count(*) from pg_stat_activity where application_name = %s", (f"relay {namespace}",)).fetchone()[0]

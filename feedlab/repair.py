@@ -48,6 +48,6 @@ def sweep(conn: db.Connection, r: redis.Redis, names: Names, user: int) -> int:
 def ask_demotion(conn: db.Connection, names: Names, author: int) -> None:
     """Ask the fan-out to bring an author back to push (protocol rule 7): by an event, in the author's own order."""
     with conn.transaction():
-        if not conn.execute("select from users where id = %s", (author,)).fetchone():
+        if not conn.execute("select 1 from users where id = %s", (author,)).fetchone():
             raise NotFound(f"there is no user {author}.")
         outbox.put(conn, names, Event("demote", author=author))

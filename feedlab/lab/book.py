@@ -8,6 +8,7 @@ import atexit
 import sys
 import time
 from contextlib import ExitStack
+from html import escape
 
 from .. import config, engines
 from .session import open_lab, wipe
@@ -15,25 +16,42 @@ from .workers import Workers
 
 
 class Progress:
-    """Progress in a notebook or terminal: one line on stderr that is written over, gone at the end (nbval ignores stderr)."""
+    """Progress of anything over two seconds. In a notebook one bar that is drawn over and empty at the end (so that the saved
+    notebook has no trace of it); elsewhere one line on stderr."""
 
     def __init__(self, every_s: float = 0.2):
-        self.every_s, self.last, self.width = every_s, 0.0, 0
+        self.every_s, self.last, self.width, self.bar = every_s, 0.0, 0, None
+        self.notebook = "ipykernel" in sys.modules
 
     def __call__(self, text: str, done: int | None = None, total: int | None = None) -> None:
         now = time.monotonic()
         if done is not None and done != total and now - self.last < self.every_s:
             return
         self.last = now
-        line = text if done is None else f"{text} {'#' * round(24 * done / max(1, total)):24} {done:,} of {total:,}"
-        line = line[:118]
-        sys.stderr.write("\r" + line.ljust(self.width))
-        sys.stderr.flush()
-        self.width = len(line)
+        if self.notebook:
+            bar = "" if done is None else f'<progress value="{done}" max="{max(1, total)}"></progress> {done:,} of {total:,}'
+            self._draw(f"{escape(text)} {bar}", text)
+        else:
+            line = text if done is None else f"{text} {'#' * round(24 * done / max(1, total)):24} {done:,} of {total:,}"
+            sys.stderr.write("\r" + line[:118].ljust(self.width))
+            sys.stderr.flush()
+            self.width = len(line[:118])
+
+    def _draw(self, html: str, text: str) -> None:
+        from IPython.display import display
+        shown = {"text/html": html, "text/plain": text}
+        if self.bar is None:
+            self.bar = display(shown, raw=True, display_id=True)
+        else:
+            self.bar.update(shown, raw=True)
 
     def close(self) -> None:
-        sys.stderr.write("\r" + " " * self.width + "\r")
-        sys.stderr.flush()
+        if self.bar is not None:
+            self._draw("", "")
+            self.bar = None
+        elif not self.notebook:
+            sys.stderr.write("\r" + " " * self.width + "\r")
+            sys.stderr.flush()
 
 
 class Book:
@@ -55,8 +73,10 @@ class Book:
         return self.lab
 
     def run(self, relays: int = 1, consumers: int = 1) -> Workers:
-        """Relay and fan-out as processes, until `end`."""
-        return self.stack.enter_context(Workers(self.settings, self.addresses, relays, consumers))
+        """Relay and fan-out as processes, until `end`; returns when both are at work."""
+        workers = self.stack.enter_context(Workers(self.settings, self.addresses, relays, consumers))
+        workers.wait_ready(self.open())
+        return workers
 
     def end(self) -> None:
         """Stop what runs and remove this notebook's namespace from the engines. Harmless when repeated."""

@@ -126,6 +126,18 @@ def ccdf_of_counts(values: Sequence[int], counts: Sequence[int], threshold: int 
         type="log", dtick=1, tickformat=".2~%", range=[low - 0.2, 0.1])
 
 
+def way_of_a_post(steps: Sequence[tuple[str, int | None]]) -> go.Figure:
+    """When one post reached each station: `steps` are (name, milliseconds since it was written), None for not reached."""
+    reached = [(name, ms) for name, ms in steps if ms is not None]
+    last = f"{_ms(reached[-1][1])} after it was written: {reached[-1][0]}" if reached else "nowhere yet"
+    fig = _figure(f"The way of a post; {last}", "ms since the post was written", "")
+    fig.add_scatter(x=[ms for _, ms in reached], y=[name for name, _ in reached], mode="lines+markers+text", showlegend=False,
+                    text=[_ms(ms) for _, ms in reached], textposition="middle right", cliponaxis=False,
+                    marker={"size": 12}, line={"dash": "dot"}, hovertemplate="%{y}: %{x} ms<extra></extra>")
+    return fig.update_yaxes(autorange="reversed").update_xaxes(
+        range=[0, max([ms for _, ms in reached] + [1]) * 1.2]).update_layout(height=280, margin={"l": 130})
+
+
 def mimebundle(fig: go.Figure) -> dict:
     """What a notebook front end shows: the figure as plotly JSON, and its title as text where there is no plotly.
 

@@ -3,9 +3,10 @@
     with open_lab(settings()) as lab:
         trace(lab, post_id)          # reads only; changes nothing
 
-Times are those of the steps themselves: the row's clock for the outbox, the relay's for Kafka, Redis's for the feeds. On one
-machine they are one clock, give or take a millisecond of rounding.
+Each time is by the clock of its step: PostgreSQL's for the outbox, the relay's for Kafka, Redis's for the feeds. On
+one machine they are one clock, give or take a millisecond of rounding.
 """
+
 from dataclasses import asdict, dataclass
 
 from .. import kafka
@@ -30,35 +31,37 @@ FOLLOWERS = """
 
 @dataclass
 class Feeds:
-    """The author's active followers, by what their feed has of the post now. The five below `active_followers` add up to it."""
+    """The author's active followers, by what their feed has of the post now. The other five add up to the first."""
+
     active_followers: int = 0
-    holding: int = 0            # the post is in the feed
-    no_feed: int = 0            # there is none: its reader will rebuild it from SQL
-    building: int = 0           # somebody is building it right now
-    below_floor: int = 0        # the feed begins above the post: SQL answers for it
-    absent: int = 0             # could hold it and does not: pulled, still on its way, or deleted
+    holding: int = 0  # the post is in the feed
+    no_feed: int = 0  # there is none: its reader will rebuild it from SQL
+    building: int = 0  # somebody is building it right now
+    below_floor: int = 0  # the feed begins above the post: SQL answers for it
+    absent: int = 0  # could hold it and does not: pulled, still on its way, or deleted
 
 
 @dataclass
 class Trace:
     """What `feedlab trace` prints. A time is None when it is unknown: not reached yet, or the trace has expired."""
+
     post: int
     author: int
     text: str
     created_at_ms: int
-    written_ms: int             # when it was really written (from its id); differs from created_at_ms when back-dated
+    written_ms: int  # when it was really written (from its id); differs from created_at_ms when back-dated
     deleted: bool
-    outbox: str                 # waiting | sent
+    outbox: str  # waiting | sent
     topic: str | None
     partition: int | None
     offset: int | None
-    decision: str               # pending | pushed | pulled | gone | unknown
-    flagged: bool               # readers pull this author
+    decision: str  # pending | pushed | pulled | gone | unknown
+    flagged: bool  # readers pull this author
     in_celebrity_timeline: bool
-    deliveries: int             # feed writes that were tried, one a follower
-    lag: int                    # records that the consumer has still before it, in all partitions
+    deliveries: int  # feed writes that were tried, one a follower
+    lag: int  # records that the consumer has still before it, in all partitions
     feeds: Feeds
-    outbox_ms: int | None       # these four: milliseconds since written_ms
+    outbox_ms: int | None  # these four: milliseconds since written_ms
     kafka_ms: int | None
     first_feed_ms: int | None
     last_feed_ms: int | None
@@ -72,9 +75,15 @@ def trace(lab: Lab, post_id: int) -> Trace:
     """Follow one post. Costs one round trip a thousand active followers. Raises NotFound."""
     found = lab.conn.execute("select author_id, created_at_ms from posts where id = %s", (post_id,)).fetchone()
     if found is None:
-        raise NotFound(f"there is no post {post_id}. `feedlab feed USER` shows ids, `feedlab post` prints the id it gave.")
-    payload = Event("posted", author=found[0], post=post_id, ms=found[1]).encode()    # exactly what `posts.create` put there
-    author, created, text, deleted, flagged, waiting = lab.conn.execute(ROW, {"post": post_id, "payload": payload}).fetchone()
+        raise NotFound(
+            f"there is no post {post_id}. `feedlab feed USER` shows ids, `feedlab post` prints the id it gave."
+        )
+    payload = Event(
+        "posted", author=found[0], post=post_id, ms=found[1]
+    ).encode()  # exactly what `posts.create` put there
+    author, created, text, deleted, flagged, waiting = lab.conn.execute(
+        ROW, {"post": post_id, "payload": payload}
+    ).fetchone()
     written, hash_ = parts(post_id)[0], lab.redis.hgetall(lab.names.trace(post_id))
     topic, partition, offset, outbox_at, kafka_at = _place(hash_.get("place"))
     in_celeb = lab.redis.zscore(lab.names.celeb(author), member(post_id)) is not None
@@ -83,11 +92,29 @@ def trace(lab: Lab, post_id: int) -> Trace:
 
     def since(ms) -> int | None:
         return int(ms) - written if ms else None
+
     return Trace(
-        post_id, author, text, created, written, deleted, "sent" if waiting is None else "waiting", topic, partition, offset,
-        _decision(bool(hash_), deliveries, in_celeb or flagged, waiting is not None or lag > 0, deleted), flagged, in_celeb,
-        deliveries, lag, feeds_of(lab, author, post_id, created), since(outbox_at or waiting), since(kafka_at),
-        since(hash_.get("first_ms")), since(hash_.get("last_ms")))
+        post_id,
+        author,
+        text,
+        created,
+        written,
+        deleted,
+        "sent" if waiting is None else "waiting",
+        topic,
+        partition,
+        offset,
+        _decision(bool(hash_), deliveries, in_celeb or flagged, waiting is not None or lag > 0, deleted),
+        flagged,
+        in_celeb,
+        deliveries,
+        lag,
+        feeds_of(lab, author, post_id, created),
+        since(outbox_at or waiting),
+        since(kafka_at),
+        since(hash_.get("first_ms")),
+        since(hash_.get("last_ms")),
+    )
 
 
 def _place(place: str | None) -> tuple:
@@ -99,8 +126,8 @@ def _place(place: str | None) -> tuple:
 
 
 def _decision(traced: bool, deliveries: int, pulled: bool, on_its_way: bool, deleted: bool) -> str:
-    """The consumer notes what it did with a post, not why: feed writes mean a push; none, and readers that pull the author, a
-    pull; none at all, a push to nobody."""
+    """The consumer notes what it did with a post, not why: feed writes mean a push; none, and readers that pull the
+    author, a pull; none at all, a push to nobody."""
     if traced:
         return "pushed" if deliveries or not pulled else "pulled"
     return "pending" if on_its_way else "gone" if deleted else "unknown"
@@ -109,10 +136,10 @@ def _decision(traced: bool, deliveries: int, pulled: bool, on_its_way: bool, del
 def feeds_of(lab: Lab, author: int, post_id: int, ms: int) -> Feeds:
     """How many feeds of the author's active followers hold the post now."""
     feeds, after, entry = Feeds(), -1, member(post_id)
-    while users := [u for u, in lab.conn.execute(FOLLOWERS, (lab.settings.active_days, author, after))]:
+    while users := [u for (u,) in lab.conn.execute(FOLLOWERS, (lab.settings.active_days, author, after))]:
         pipe = lab.redis.pipeline(transaction=False)
         for u in users:
-            pipe.zrange(lab.names.feed(u), 0, 0, withscores=True)      # the state: always the first member
+            pipe.zrange(lab.names.feed(u), 0, 0, withscores=True)  # the state: always the first member
             pipe.zscore(lab.names.feed(u), entry)
         answers = pipe.execute()
         for state, score in zip(answers[::2], answers[1::2], strict=True):

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from .. import kafka, relay
 from ..config import Settings
 from ..engines import Addresses
+from ..errors import EngineDown
 
 KINDS = ("relay", "fanout")
 
@@ -37,6 +39,15 @@ class Workers:
 
     def __exit__(self, *_) -> None:
         self.stop()
+
+    def wait_ready(self, lab, timeout_s: float = 30) -> None:
+        """Until each relay is connected and each consumer has its partitions. Raises EngineDown at the deadline."""
+        kafka.wait_members(lab.admin, lab.names.group, self.wanted.count("fanout"), timeout_s)
+        end = time.monotonic() + timeout_s
+        while relay.running(lab.conn, self.settings.namespace) < self.wanted.count("relay"):
+            if time.monotonic() > end:
+                raise EngineDown(f"no relay was connected after {timeout_s:.0f} s; its log is in {self.settings.state_dir}/logs.")
+            time.sleep(0.02)
 
     def _start(self, kind: str) -> subprocess.Popen:
         logs = Path(self.settings.state_dir) / "logs"

@@ -22,7 +22,7 @@ class Reader(reader.Reader):
 
     def page(self, conn, r, user: int, cursor: str | None = None, limit: int = reader.LIMIT) -> Page:
         before, limit, ex = cursors.parse(cursor), min(limit, reader.LIMIT_MAX), Explain(feed="pushed")
-        if not conn.execute("select from users where id = %s", (user,)).fetchone():
+        if not conn.execute("select 1 from users where id = %s", (user,)).fetchone():
             raise NotFound(f"there is no user {user}.")
         knobs = db.knobs(conn)
         if not r.exists(self.names.feed(user)):
