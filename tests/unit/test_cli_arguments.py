@@ -1,0 +1,183 @@
+"""The command line without an engine: help, bad input, exit codes, what is imported. Every error is one sentence."""
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from feedlab import engines
+from feedlab.cli.edge import group, run, sentence
+
+COMMANDS = group().commands
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("FEEDLAB_", "FORCE_COLOR", "GITHUB_", "PY_COLORS"))}
+AWAY = {"FEEDLAB_POSTGRES_URL": "postgresql://u:secret@127.0.0.1:1/x", "FEEDLAB_REDIS_URL": "redis://127.0.0.1:1/0",
+        "FEEDLAB_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch, tmp_path):
+    """No engine of this machine, no variable of this shell."""
+    for name in list(os.environ):
+        if name.startswith("FEEDLAB_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("FEEDLAB_STATE_DIR", str(tmp_path / "state"))
+
+
+def said(capsys, *argv: str) -> tuple[int, str, str]:
+    code = run(list(argv))
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def refused(capsys, *argv: str) -> str:
+    """The one sentence of a command that exits with 2."""
+    code, out, err = said(capsys, *argv)
+    assert code == 2 and out == "", (code, out, err)
+    assert err.startswith("feedlab: ") and err.count("\n") == 1 and "Traceback" not in err, err
+    return err
+
+
+def test_all_commands_are_there():
+    assert set(COMMANDS) == {"up", "down", "status", "doctor", "load", "relay", "fanout", "set", "user", "follow",
+                             "unfollow", "post", "delete", "feed", "trace", "demo", "lab"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_ends_with_examples(capsys, name):
+    code, out, err = said(capsys, name, "--help")
+    assert code == 0 and err == ""
+    assert "Examples:" in out and f"feedlab {name}" in out.split("Examples:")[1]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_can_be_parsed(name):
+    examples = [line[2:] for line in COMMANDS[name].epilog.split("\n\n") if line.startswith("$ ")]
+    assert examples
+    for example in examples:
+        words = shlex.split(example.replace(r"\[", "[").split(" > ")[0])
+        words = words[next(i for i, w in enumerate(words) if w == "feedlab"):]
+        assert words[1] == name
+        COMMANDS[name].make_context(name, words[2:])
+
+
+def test_no_arguments_is_help(capsys):
+    code, out, _ = said(capsys)
+    assert code == 0 and "Usage: feedlab" in out and "demo" in out
+
+
+def test_version(capsys):
+    from feedlab import __version__
+    assert said(capsys, "--version") == (0, f"feedlab {__version__}\n", "")
+
+
+BAD = [
+    (["feed", "x"], "'x' is not a user id"), (["feed", "1.5"], "not a user id"), (["feed", "-5"], "negative"),
+    (["feed", "9223372036854775808"], "2^63-1"), (["feed", "9" * 5000], "not a user id"),
+    (["feed", "٣"], "not a user id"),
+    (["feed", ""], "not a user id"), (["feed", "1", "--limit", "0"], "--limit"),
+    (["feed", "1", "--limit", "-1"], "--limit"),
+    (["feed", "1", "--limit", "many"], "--limit"), (["feed", "1", "--cursor", "yesterday"], "createdAtMillis:postId"),
+    (["feed", "1", "--cursor", ""], "createdAtMillis:postId"), (["feed"], "USER"), (["feed", "1", "2"], "2"),
+    (["post", "1"], "TEXT"), (["post", "1", "  "], "empty"),
+    (["post", "1", "hi", "--at", "noon"], "epoch milliseconds"),
+    (["post", "1", "hi", "--at", "9007199254740993"], "2^53"), (["post", "1", "hi", "--at", "-1"], "--at"),
+    (["post", "1", "\udcff"], "UTF-8"), (["post", "1", "hi", "--image", ""], "--image"),
+    (["post", "1", "-hi"], "behind --"),
+    (["user", "abc"], "not a user id"), (["user", "1", ""], "empty"), (["follow", "1"], "AUTHOR"),
+    (["follow", "1", "b"], "'b' is not a user id"), (["unfollow", "a", "1"], "not a user id"),
+    (["delete", "1", "p"], "not a post id"), (["trace", "12a"], "not a post id"), (["trace", "0x1f"], "not a post id"),
+    (["set", "threshold"], "threshold=300"), (["set", "speed=3"], "'speed=3'"), (["set", "feed_max=0"], "at least 1"),
+    (["set", "threshold=-1"], "at least 0"), (["set", "threshold=ten"], "whole number"),
+    (["load"], "GRAPH"), (["load", "no-such-file.txt"], "no-such-file.txt"), (["load", "."], "folder"),
+    (["up", "--engines", "cloud"], "'cloud'"), (["lab", "--port", "0"], "--port"),
+    (["lab", "--port", "70000"], "65535"),
+    (["demo", "--posts", "0"], "--posts"), (["demo", "--sample", "0"], "--sample"),
+    (["demo", "--threshold", "-1"], "--threshold"),
+    (["demo", "--feed-max", "0"], "--feed-max"), (["demo", "--seed", "abc"], "--seed"),
+    (["demo", "--json", "/dev/null/x.json"], "--json"), (["nope"], "'nope'"), (["status", "--yaml"], "--yaml"),
+]
+
+
+@pytest.mark.parametrize(("argv", "words"), BAD, ids=lambda x: " ".join(x)[:40] if isinstance(x, list) else "")
+def test_bad_input_is_one_sentence_before_any_engine_is_asked(capsys, monkeypatch, argv, words):
+    def asked(*_, **__):
+        raise AssertionError("an engine was asked for")
+    for name in ("up", "addresses", "status", "doctor"):
+        monkeypatch.setattr(engines, name, asked)
+    assert words in refused(capsys, *argv)
+
+
+@pytest.mark.parametrize("argv", [["post", "1", "hi"], ["feed", "1"], ["set"], ["relay"], ["fanout"], ["trace", "5"],
+                                  ["follow", "1", "2"], ["user", "1"], ["delete", "1", "2"]], ids=lambda a: a[0])
+def test_engines_that_were_never_started(capsys, argv):
+    assert "has not been started here. Run `feedlab up`." in refused(capsys, *argv)
+
+
+@pytest.mark.parametrize("loop", ["relay", "fanout"])
+@pytest.mark.parametrize(("variable", "url"), [
+    ("FEEDLAB_POSTGRES_URL", "nonsense"), ("FEEDLAB_POSTGRES_URL", "postgresql://u:secret@h:12345678/x"),
+    ("FEEDLAB_POSTGRES_URL", "postgresql://u:sec ret@h/x"), ("FEEDLAB_REDIS_URL", "localhost:6379"),
+    ("FEEDLAB_REDIS_URL", "redis://h:port/0"), ("FEEDLAB_KAFKA_BOOTSTRAP", "localhost"),
+    ("FEEDLAB_KAFKA_BOOTSTRAP", "h:0"),
+    ("FEEDLAB_ENGINES", "cloud"), ("FEEDLAB_NAMESPACE", "No!"), ("FEEDLAB_FEED_MAX", "lots")])
+def test_a_loop_does_not_wait_for_a_wrong_variable(capsys, monkeypatch, loop, variable, url):
+    for name, value in (AWAY | {variable: url}).items():
+        monkeypatch.setenv(name, value)
+    err = refused(capsys, loop)
+    assert variable in err and "secret" not in err and "sec ret" not in err
+
+
+def test_status_of_nothing(capsys):
+    code, out, _ = said(capsys, "status")
+    assert code == 1 and out.count("not started: `feedlab up`") == 3
+    code, out, _ = said(capsys, "status", "--json")
+    import json
+    data = json.loads(out)
+    assert code == 1 and data["pipeline"] is None
+    assert [e["name"] for e in data["engines"]] == ["postgres", "redis", "kafka"]
+
+
+def test_engine_errors_at_the_edge_name_engine_and_doctor():
+    import psycopg
+    from confluent_kafka import KafkaError, KafkaException
+    from redis.exceptions import ConnectionError as RedisDown
+    for error, name in ((psycopg.OperationalError("gone\nmore"), "PostgreSQL: gone. "),
+                        (RedisDown("refused."), "Redis: refused. "),
+                        (KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker")), "Kafka: no broker. "),
+                        (psycopg.OperationalError("at postgresql://u:secret@h/x"),
+                         "PostgreSQL: at postgresql://u:***@h/x. ")):
+        assert sentence(error) == f"{name}`feedlab doctor` says what is wrong."
+    assert sentence(PermissionError(13, "Permission denied", "/x")).startswith("/x: Permission denied. ")
+    assert sentence(ZeroDivisionError()) is None, "our own mistakes keep their traceback"
+
+
+def test_ctrl_c_is_130_without_a_word(capsys, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(engines, "status", interrupted)
+    assert said(capsys, "status") == (130, "", "")
+
+
+def test_help_imports_nothing_heavy_and_has_no_colours():
+    heavy = "confluent_kafka psycopg redis plotly pandas numpy jupyterlab pydantic_settings".split()
+    code = f"import sys; from feedlab.cli import run; run(['--help']); print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=CLEAN)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("[]\n") and "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(("loop", "sent"), [("relay", signal.SIGTERM), ("fanout", signal.SIGINT)])
+def test_a_loop_waits_for_engines_and_leaves_when_told(loop, sent):
+    with subprocess.Popen([sys.executable, "-m", "feedlab", loop], env=CLEAN | AWAY, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as p:
+        try:
+            lines = [p.stdout.readline(), p.stdout.readline()]
+            p.send_signal(sent)
+            out, err = p.communicate(timeout=20)
+        finally:
+            p.kill()
+    assert lines[0] == f"{loop}: starts in namespace feedlab; Ctrl-C stops it\n"
+    assert lines[1].startswith(f"{loop}: waiting, since PostgreSQL does not answer"), lines
+    assert p.returncode == 0 and err == "" and out.startswith(f"{loop}: stopped, 0 ") and out.count("\n") == 1
