@@ -12,7 +12,7 @@ from .core.snowflake import NODES, Snowflake
 from .errors import BadInput, EngineDown
 
 SCHEMA_VERSION = 1
-KNOBS = {"threshold": 0, "feed_max": 1}       # name -> smallest value
+KNOBS = {"threshold": (0, 2**62), "feed_max": (1, 100_000)}       # name -> smallest and largest value
 
 Connection = psycopg.Connection
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -25,12 +25,20 @@ def connect(url: str, namespace: str, application: str = "feedlab", timeout_s: i
         return psycopg.connect(url, autocommit=True, connect_timeout=timeout_s, application_name=application,
                                options=f"-c search_path={namespace} -c idle_in_transaction_session_timeout=30s")
     except psycopg.OperationalError as e:
-        reason = (str(e).strip().splitlines() or ["no reason given"])[-1].strip()
-        raise EngineDown(f"PostgreSQL does not answer: {reason}. "
+        raise EngineDown(f"PostgreSQL does not answer: {_reason(e, url)}. "
                          "`feedlab doctor` says what is wrong, `feedlab up` starts it.") from None
     except psycopg.Error as e:
-        raise BadInput(f"the PostgreSQL URL cannot be used: {str(e).strip()}. Its form is "
+        raise BadInput(f"the PostgreSQL URL cannot be used: {_reason(e, url)}. Its form is "
                        "postgresql://user:password@host:port/database") from None
+
+
+def _reason(e: Exception, url: str) -> str:
+    """The first line of what libpq says (it has host, port and cause), without anything between // and @."""
+    line = (str(e).strip().splitlines() or ["no reason given"])[0].strip().rstrip(".")
+    secret = url.partition("//")[2].rpartition("@")[0].partition(":")[2]
+    for part in {secret, *secret.split()} - {""}:
+        line = line.replace(part, "***")
+    return line
 
 
 def apply_schema(conn: Connection, settings: Settings) -> None:
@@ -43,13 +51,15 @@ def apply_schema(conn: Connection, settings: Settings) -> None:
         conn.execute("select pg_advisory_xact_lock(hashtext(%s))", (f"feedlab schema {settings.namespace}",))
         conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(settings.namespace)))
         conn.execute(sql.SQL("set search_path to {}").format(sql.Identifier(settings.namespace)))
-        conn.execute(ddl)
+        # the version first: over tables of another version our DDL would fail with something less readable
+        conn.execute("create table if not exists schema_version (version int not null)")
         row = conn.execute("select version from schema_version").fetchone()
         if row is None:
             conn.execute("insert into schema_version values (%s)", (SCHEMA_VERSION,))
         elif row[0] != SCHEMA_VERSION:
             raise BadInput(f"the tables in schema {settings.namespace} are of version {row[0]}, this feedlab knows "
                            f"{SCHEMA_VERSION}. Use the feedlab that made them, or another FEEDLAB_NAMESPACE.")
+        conn.execute(ddl)
         for name in KNOBS:
             conn.execute("insert into knobs values (%s, %s) on conflict do nothing", (name, getattr(settings, name)))
 
@@ -65,8 +75,9 @@ def set_knobs(conn: Connection, **values: int) -> None:
     for name, value in values.items():
         if name not in KNOBS:
             raise BadInput(f"there is no knob {name!r}; knobs are {', '.join(KNOBS)}")
-        if type(value) is not int or not KNOBS[name] <= value < 2**62:
-            raise BadInput(f"{name} must be a whole number of at least {KNOBS[name]}, got {value!r}")
+        least, most = KNOBS[name]
+        if type(value) is not int or not least <= value <= most:
+            raise BadInput(f"{name} must be a whole number from {least} to {most}, got {value!r}")
     with conn.transaction():
         for name, value in values.items():
             conn.execute("insert into knobs values (%s, %s) on conflict (name) do update set value = excluded.value",

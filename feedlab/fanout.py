@@ -112,8 +112,8 @@ class FanOut:
                 trouble = False
                 for name in ("records", "deliveries", "added", "dead"):
                     setattr(total, name, getattr(total, name) + getattr(done, name))
-                if done.resynced:
-                    say("fanout: places read from Redis: " + self.where())
+                if done.resynced and self.place:
+                    say(f"fanout: {len(self.place)} partitions, {sum(self.place.values())} records handled before, by Redis")
             except (RedisError, psycopg.Error, KafkaException, EngineDown, BufferError) as e:
                 if not trouble:
                     say(f"fanout: waiting, since {str(e).splitlines()[0]}")
@@ -135,9 +135,6 @@ class FanOut:
             except KafkaException:
                 pass
         time.sleep(0.2)
-
-    def where(self) -> str:
-        return ", ".join(f"{f.removeprefix(self.settings.namespace + '.')}@{at}" for f, at in sorted(self.place.items()))
 
     # --- finding the place ---------------------------------------------------------------------------------------------
 

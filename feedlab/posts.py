@@ -8,7 +8,7 @@ import psycopg
 
 from . import outbox
 from .core.codec import Event, Names
-from .core.model import MAX_MS, Post
+from .core.model import MAX_ID, MAX_MS, Post
 from .core.snowflake import Snowflake
 from .db import Connection
 from .errors import BadInput, Conflict, NotFound
@@ -18,7 +18,10 @@ VISIT_EVERY = "1 hour"    # a page read writes user_activity at most this often,
 
 
 def create_user(conn: Connection, user: int, name: str) -> None:
-    """Raises Conflict when the id is taken."""
+    """Raises Conflict when the id is taken, BadInput when no row or event could hold the id or the name."""
+    if not 0 <= user <= MAX_ID:
+        raise BadInput(f"a user id is a whole number from 0 to {MAX_ID}, got {user}. Choose another id.")
+    check_text("the name", name)
     made = conn.execute("insert into users values (%s, %s) on conflict do nothing returning id", (user, name)).fetchone()
     if made is None:
         raise Conflict(f"user {user} exists already. Choose another id.")
@@ -45,8 +48,7 @@ def create(conn: Connection, ids: Snowflake, names: Names, author: int, content:
         raise BadInput("the post is empty. Write some text.")
     if len(content) > TEXT_MAX:
         raise BadInput(f"the post has {len(content)} characters, at most {TEXT_MAX} are allowed. Shorten it.")
-    if "\0" in content:
-        raise BadInput("the post has a NUL character, which no text column can hold. Remove it.")
+    check_text("the post", content, *images)
     if created_at_ms is not None and not 0 <= created_at_ms <= MAX_MS:
         raise BadInput(f"created_at_ms must be epoch milliseconds from 0 to {MAX_MS}, got {created_at_ms}")
     post_id, now = ids.next()
@@ -55,9 +57,18 @@ def create(conn: Connection, ids: Snowflake, names: Names, author: int, content:
     try:
         conn.execute(CREATE, outbox.row(names, event) | {
             "id": post.id, "author": author, "ms": post.created_at_ms, "content": content, "images": list(images)})
-    except psycopg.errors.ForeignKeyViolation:
+    except (psycopg.errors.ForeignKeyViolation, psycopg.errors.NumericValueOutOfRange):     # nobody, or beyond bigint
         raise NotFound(f"there is no user {author}. Create the user first, or load a graph with `feedlab load`.") from None
     return post
+
+
+def check_text(what: str, *texts: str) -> None:
+    """Raises BadInput for what no text column can hold: a NUL, half of a surrogate pair."""
+    try:
+        if b"\0" in "".join(texts).encode():
+            raise BadInput(f"{what} has a NUL character, which no text column can hold. Remove it.")
+    except UnicodeEncodeError:
+        raise BadInput(f"{what} has half of a character (a lone surrogate), which is not Unicode text. Remove it.") from None
 
 
 def delete(conn: Connection, names: Names, author: int, post_id: int) -> None:
@@ -70,7 +81,7 @@ def delete(conn: Connection, names: Names, author: int, post_id: int) -> None:
                            "returning created_at_ms", (post_id, author)).fetchone()
         if row:
             outbox.put(conn, names, Event("deleted", author=author, post=post_id, ms=row[0]))
-        elif not conn.execute("select from posts where id = %s and author_id = %s", (post_id, author)).fetchone():
+        elif not conn.execute("select 1 from posts where id = %s and author_id = %s", (post_id, author)).fetchone():
             raise NotFound(f"user {author} has no post {post_id}.")
 
 

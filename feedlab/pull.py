@@ -13,10 +13,13 @@ PAGE = """
         order by created_at_ms desc, id desc limit %(limit)s) p
     where f.follower_id = %(user)s order by p.created_at_ms desc, p.id desc limit %(limit)s"""
 
+# The same by author. Not `author_id = any(...)`: that would read and sort all of an author's posts for the newest 20.
 NEWEST = """
-    select created_at_ms, id from posts
-    where author_id = any(%(authors)s) and not deleted and (created_at_ms, id) < (%(ms)s, %(id)s) and created_at_ms > %(above)s
-    order by created_at_ms desc, id desc limit %(limit)s"""
+    select p.created_at_ms, p.id from unnest(%(authors)s::bigint[]) a (id) cross join lateral (
+        select created_at_ms, id from posts
+        where author_id = a.id and not deleted and (created_at_ms, id) < (%(ms)s, %(id)s) and created_at_ms > %(above)s
+        order by created_at_ms desc, id desc limit %(limit)s) p
+    order by p.created_at_ms desc, p.id desc limit %(limit)s"""
 
 # Written on purpose unlike PAGE: no lateral, no limit, no index order. A mistake in one is not in the other.
 EVERYTHING = """

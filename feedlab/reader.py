@@ -23,11 +23,14 @@ from .errors import BadInput, NotFound
 
 LIMIT, LIMIT_MAX = 20, 50
 
-# One query for what a page must know first: is there such a user, was the visit recorded lately, whom to pull.
+# One query for what a page must know first: is there such a user, was the visit recorded lately, was the user away for so
+# long that the follower query may have passed over the feed, whom to pull.
 ASK = f"""
     select exists (select from users where id = %(user)s),
            coalesce((select last_seen_at >= now() - interval '{posts.VISIT_EVERY}' from user_activity
                      where user_id = %(user)s), false),
+           coalesce((select last_seen_at < now() - %(ttl)s * interval '1 second' from user_activity
+                     where user_id = %(user)s), true),
            array(select p.author_id from pull_flags p
                  join follows f on f.follower_id = %(user)s and f.followee_id = p.author_id where p.raised)"""
 
@@ -54,17 +57,20 @@ class Reader:
         """
         before, limit = cursors.parse(cursor), check_limit(limit)
         ex = Explain()
-        known, here, flagged = conn.execute(ASK, {"user": user}).fetchone()
+        known, here, lapsed, flagged = conn.execute(ASK, {"user": user, "ttl": self.settings.feed_ttl_s}).fetchone()
         ex.sql_queries += 1
         if not known:
             raise NotFound(f"there is no user {user}. Create the user first, or load a graph with `feedlab load`.")
         try:
-            return timeline.with_functions(r, lambda: self._page(conn, r, user, here, flagged, before, limit, ex))
+            return timeline.with_functions(r, lambda: self._page(conn, r, user, here, lapsed, flagged, before, limit, ex))
         except RedisError:
             ex.feed, ex.flagged = "unreachable", 0
             return self._cut(conn, None, user, self._sql(conn, user, before, limit, ex), limit, ex)
 
-    def _page(self, conn, r, user, here, flagged, before, limit, ex) -> Page:
+    def _page(self, conn, r, user, here, lapsed, flagged, before, limit, ex) -> Page:
+        if lapsed:                              # a feed that outlived the activity window all the same has holes (R01)
+            r.unlink(self.names.feed(user))
+            ex.redis_trips += 1
         if not here and posts.visit(conn, user):           # recorded before the feed can exist (protocol rule 8)
             ex.sql_queries += 1
             timeline.touch(r, self.names.feed(user), self._expiry())

@@ -89,7 +89,9 @@ local function deliver(keys, args)
     local t = redis.call('TIME')
     local now = t[1] * 1000 + math.floor(t[2] / 1000)
     redis.call('HSETNX', trace, 'first_ms', text(now))
-    redis.call('HSET', trace, 'last_ms', text(now), 'place', args[9])
+    redis.call('HSETNX', trace, 'place', args[9])              -- of the post's own record, not of its slices
+    redis.call('HSETNX', trace, 'decision', args[4])
+    redis.call('HSET', trace, 'last_ms', text(now))
     redis.call('HINCRBY', trace, 'deliveries', c.deliveries or 0)
     redis.call('EXPIRE', trace, seconds)
   end

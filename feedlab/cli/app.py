@@ -1,5 +1,6 @@
 """The typer application, how a command is added to it, and the kinds of arguments that several commands take."""
 
+import os
 import re
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -39,8 +40,16 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, metavar="", help="Show the version and exit.")
     ] = False,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace", "-n", metavar="NAME", show_default=False,
+            help="Work in this namespace: its own tables, keys and topics (FEEDLAB_NAMESPACE; default feedlab, demo for the demo).",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if namespace is not None:
+        os.environ["FEEDLAB_NAMESPACE"] = namespace
 
 
 # --- what may be typed ------------------------------------------------------------------------------------------------
@@ -92,9 +101,9 @@ def knob(value) -> tuple[str, int]:
             f"{_shown(str(value))} is not a knob and its value. Write for example "
             f"{' or '.join(f'{k}=300' for k in KNOBS)}."
         )
-    least = KNOBS[name]
-    if not re.fullmatch(r"[0-9]{1,18}", number) or int(number) < least:
-        raise BadInput(f"{name} must be a whole number of at least {least}, got {_shown(number)}.")
+    least, most = KNOBS[name]
+    if not re.fullmatch(r"[0-9]{1,18}", number) or not least <= int(number) <= most:
+        raise BadInput(f"{name} must be a whole number from {least} to {most}, got {_shown(number)}.")
     return name, int(number)
 
 

@@ -62,13 +62,14 @@ def demo(
 ) -> None:
     """Load a graph, write posts and read pages while relay and consumer run, and hold the outcome against SQL.
 
-    Starts the engines if needed. Empties its namespace first (FEEDLAB_NAMESPACE, default feedlab) and leaves it filled.
+    Starts the engines if needed. Works in the namespace demo, unless another is named: it empties that first and leaves it
+    filled, to be looked at (feedlab -n demo feed 7).
     The exit code is 1 when a scroll differs from the SQL answer.
     """
     from ..config import settings
     from . import show
 
-    s = settings()
+    s = own_namespace(settings())
     out = _writable(json) if json not in (None, "-") else None
     to_stderr = json == "-"
     result = perform(
@@ -93,6 +94,11 @@ def demo(
         show.line(f"figures: {out}")
     show.line(f"picture: {result['report']}", err=to_stderr)
     raise typer.Exit(0 if equal else 1)
+
+
+def own_namespace(s):
+    """The demo empties its namespace, so it never takes the one that a user's own data are in unless that is named."""
+    return s if "namespace" in s.model_fields_set else s.model_copy(update={"namespace": "demo"})
 
 
 def perform(s, **options) -> dict:

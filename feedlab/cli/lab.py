@@ -30,7 +30,8 @@ def lab(
 ) -> None:
     """Start the engines, run a small demo (500 posts on the generated graph), open JupyterLab on the first notebook.
 
-    Ctrl-C stops JupyterLab and leaves the engines running. The demo empties its namespace first; --no-demo keeps it.
+    Ctrl-C stops JupyterLab and leaves the engines running. The demo has a namespace of its own (demo),
+    which it empties first; --no-demo leaves it as it is.
     """
     from .. import engines as api
     from ..config import settings
@@ -42,7 +43,7 @@ def lab(
         with show.progress("starting the engines") as say:
             api.up(s, say)
     else:
-        result = demo.perform(s, posts=500, report=s.state_dir / "demo.html")
+        result = demo.perform(demo.own_namespace(s), posts=500, report=s.state_dir / "demo.html")
         if not demo.summary(result):
             show.line("not every scroll equals the SQL answer: this is a mistake of ours, please report it", err=True)
         show.line(f"picture: {result['report']}")

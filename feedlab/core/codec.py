@@ -120,7 +120,7 @@ def decode(record: bytes | None) -> Event:
         data = json.loads(record or b"")
     except (ValueError, RecursionError) as e:
         raise Poison(f"not JSON: {str(e)[:80]}") from None
-    if not isinstance(data, dict) or data.get("kind") not in KINDS:
+    if not isinstance(data, dict) or not isinstance(data.get("kind"), str) or data["kind"] not in KINDS:
         raise Poison(f"kind must be one of {', '.join(KINDS)}")
     fields = {}
     for name in (*KINDS[data["kind"]], "after", "pulls"):

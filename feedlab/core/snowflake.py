@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ..errors import ClockWentBack
 
 EPOCH_MS = 1_704_067_200_000     # 2024-01-01T00:00:00Z; 41 bits last until 2093
-NODE_BITS, SEQUENCE_BITS = 10, 12
+MS_BITS, NODE_BITS, SEQUENCE_BITS = 41, 10, 12
 NODES = 1 << NODE_BITS
 PER_MS = 1 << SEQUENCE_BITS
 
@@ -53,6 +53,8 @@ class Snowflake:
             now = self.clock()
             if now < EPOCH_MS:
                 raise ClockWentBack(f"the clock says {now} ms, before the id epoch {EPOCH_MS} (2024-01-01). Set the clock.")
+            if now - EPOCH_MS >= 1 << MS_BITS:
+                raise ClockWentBack(f"the clock says {now} ms, after the last id of 41 bits (2093). Set the clock.")
             if now < self._last_ms - self.max_back_ms:
                 raise ClockWentBack(
                     f"the clock stepped back by {self._last_ms - now} ms (more than {self.max_back_ms}); ids made now could "
@@ -68,7 +70,7 @@ class Snowflake:
             return ((now - EPOCH_MS) << (NODE_BITS + SEQUENCE_BITS)) | (self.node << SEQUENCE_BITS) | self._sequence, now
 
     def _wait_beyond(self, ms: int) -> int:
-        for _ in range(20 * self.max_back_ms):
+        for _ in range(20 * max(self.max_back_ms, 50)):      # a strict generator (0) waits for the next millisecond, too
             now = self.clock()
             if now > ms:
                 return now

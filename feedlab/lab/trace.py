@@ -104,7 +104,7 @@ def trace(lab: Lab, post_id: int) -> Trace:
         topic,
         partition,
         offset,
-        _decision(bool(hash_), deliveries, in_celeb or flagged, waiting is not None or lag > 0, deleted),
+        _decision(hash_.get("decision"), waiting is not None or lag > 0, deleted),
         flagged,
         in_celeb,
         deliveries,
@@ -125,11 +125,11 @@ def _place(place: str | None) -> tuple:
     return topic, *map(int, numbers)
 
 
-def _decision(traced: bool, deliveries: int, pulled: bool, on_its_way: bool, deleted: bool) -> str:
-    """The consumer notes what it did with a post, not why: feed writes mean a push; none, and readers that pull the
-    author, a pull; none at all, a push to nobody."""
-    if traced:
-        return "pushed" if deliveries or not pulled else "pulled"
+def _decision(noted: str | None, on_its_way: bool, deleted: bool) -> str:
+    """What the consumer noted beside the write (a slice is part of a push); nothing noted: not there yet, deleted before it
+    came, or the trace has expired."""
+    if noted:
+        return "pulled" if noted == "pulled" else "pushed"
     return "pending" if on_its_way else "gone" if deleted else "unknown"
 
 

@@ -119,7 +119,7 @@ def test_knobs_and_status(cli, lab):
     assert {"outbox", "lag", "dead_letters"} <= set(data["pipeline"])
     assert "yours" in cli("status").stdout
     assert "nothing written in namespace t_empty" in cli("status", FEEDLAB_NAMESPACE="t_empty").stdout
-    assert not lab.conn.execute("select from pg_namespace where nspname = 't_empty'").fetchone(), "status makes nothing"
+    assert not lab.conn.execute("select 1 from pg_namespace where nspname = 't_empty'").fetchone(), "status makes nothing"
 
 
 def test_load_drops_feeds(cli, lab, tmp_path):
