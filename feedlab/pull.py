@@ -7,11 +7,13 @@ from .db import Connection
 
 # One index range (posts_author_newest) a followed author, cut early; O(followees x log posts + limit).
 PAGE = """
-    select p.created_at_ms, p.id from follows f cross join lateral (
+    select p.created_at_ms, p.id from (
+        select followee_id from follows where follower_id = %(user)s union all select %(user)s where %(own)s) f
+    cross join lateral (
         select created_at_ms, id from posts
         where author_id = f.followee_id and not deleted and (created_at_ms, id) < (%(ms)s, %(id)s)
         order by created_at_ms desc, id desc limit %(limit)s) p
-    where f.follower_id = %(user)s order by p.created_at_ms desc, p.id desc limit %(limit)s"""
+    order by p.created_at_ms desc, p.id desc limit %(limit)s"""
 
 # The same by author. Not `author_id = any(...)`: that would read and sort all of an author's posts for the newest 20.
 NEWEST = """
@@ -28,10 +30,10 @@ EVERYTHING = """
     order by created_at_ms desc, id desc"""
 
 
-def page(conn: Connection, user: int, before: Entry, limit: int) -> list[Entry]:
-    """The newest `limit` posts of everybody the user follows, strictly older than `before`."""
+def page(conn: Connection, user: int, before: Entry, limit: int, own: bool = False) -> list[Entry]:
+    """The newest `limit` posts of everybody the user follows (and, with `own`, of the user), strictly older than `before`."""
     return [Entry(*row) for row in conn.execute(
-        PAGE, {"user": user, "ms": before.ms, "id": before.id, "limit": limit})]
+        PAGE, {"user": user, "ms": before.ms, "id": before.id, "limit": limit, "own": own})]
 
 
 def newest(conn: Connection, authors: Sequence[int], before: Entry = START, above: float = NO_FLOOR,

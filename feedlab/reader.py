@@ -36,8 +36,8 @@ ASK = f"""
 
 # The read filter (F6, F10): of these posts, which may this user see now? SQL is asked for every page, no cache stands before it.
 VISIBLE = """
-    select p.id from posts p join follows f on f.follower_id = %s and f.followee_id = p.author_id
-    where p.id = any(%s) and not p.deleted"""
+    select p.id from posts p where p.id = any(%(ids)s) and not p.deleted and (
+        p.author_id = %(own)s or exists (select from follows where follower_id = %(user)s and followee_id = p.author_id))"""
 
 HYDRATE = "select id, author_id, created_at_ms, content, images from posts where id = any(%s)"
 
@@ -50,10 +50,11 @@ class Reader:
         self.settings, self.names, self.clock = settings, Names(settings.namespace), clock
         self.copies = copies or celebrities.LocalCopies(settings.local_copy_s)
 
-    def page(self, conn: Connection, r: redis.Redis, user: int, cursor: str | None = None, limit: int = LIMIT) -> Page:
+    def page(self, conn: Connection, r: redis.Redis, user: int, cursor: str | None = None, limit: int = LIMIT,
+             own: bool = False) -> Page:
         """The posts older than the cursor, newest first. It is short only when the feed ends, and only then is next_cursor None.
 
-        Raises BadInput (cursor, limit) and NotFound (user). Redis may be away: the answer is then SQL's.
+        `own` adds the user's own posts, straight from SQL: read-your-writes (article, section 10). Raises BadInput (cursor, limit) and NotFound (user). Redis may be away: the answer is then SQL's.
         """
         before, limit = cursors.parse(cursor), check_limit(limit)
         ex = Explain()
@@ -62,12 +63,12 @@ class Reader:
         if not known:
             raise NotFound(f"there is no user {user}. Create the user first, or load a graph with `feedlab load`.")
         try:
-            return timeline.with_functions(r, lambda: self._page(conn, r, user, here, lapsed, flagged, before, limit, ex))
+            return timeline.with_functions(r, lambda: self._page(conn, r, user, here, lapsed, flagged, before, limit, own, ex))
         except RedisError:
             ex.feed, ex.flagged = "unreachable", 0
-            return self._cut(conn, None, user, self._sql(conn, user, before, limit, ex), limit, ex)
+            return self._cut(conn, None, user, self._sql(conn, user, before, limit, own, ex), limit, own, ex)
 
-    def _page(self, conn, r, user, here, lapsed, flagged, before, limit, ex) -> Page:
+    def _page(self, conn, r, user, here, lapsed, flagged, before, limit, own, ex) -> Page:
         if lapsed:                              # a feed that outlived the activity window all the same has holes (R01)
             r.unlink(self.names.feed(user))
             ex.redis_trips += 1
@@ -87,16 +88,18 @@ class Reader:
                                    self.settings.celeb_ttl_s)
         if feed.floor is None:
             ex.feed = "building"
-            entries = self._sql(conn, user, before, limit, ex)
+            entries = self._sql(conn, user, before, limit, own, ex)
         else:
             ex.floor, ex.flagged = feed.floor, len(flagged)
             above = [self._drawn("feed", self._pushed(r, user, feed, before, ex), ex)]
             above += [self._drawn("celebrities", celebrities.entries(conn, a, heads[a], before, feed.floor, self._count(ex)), ex)
                       for a in flagged]
+            if own:
+                above.append(self._drawn("own", celebrities.entries(conn, user, None, before, feed.floor, self._count(ex)), ex))
             entries = merged(above)
             if feed.floor > NO_FLOOR:
-                entries = chain(entries, self._below(conn, user, min(before, Entry(int(feed.floor) + 1, -1)), limit, ex))
-        return self._cut(conn, r, user, entries, limit, ex)
+                entries = chain(entries, self._below(conn, user, min(before, Entry(int(feed.floor) + 1, -1)), limit, own, ex))
+        return self._cut(conn, r, user, entries, limit, own, ex)
 
     # --- sources -----------------------------------------------------------------------------------------------------
 
@@ -130,14 +133,14 @@ class Reader:
             if t.floor is None or t.floor > floor:        # trimmed or gone in mid-page: below here this page knows nothing,
                 raise _Moved                              # so it starts over
 
-    def _below(self, conn, user: int, before: Entry, limit: int, ex: Explain) -> Iterator[Entry]:
+    def _below(self, conn, user: int, before: Entry, limit: int, own: bool, ex: Explain) -> Iterator[Entry]:
         ex.below_floor = True
-        yield from self._sql(conn, user, before, limit, ex)
+        yield from self._sql(conn, user, before, limit, own, ex)
 
-    def _sql(self, conn, user: int, before: Entry, limit: int, ex: Explain) -> Iterator[Entry]:
+    def _sql(self, conn, user: int, before: Entry, limit: int, own: bool, ex: Explain) -> Iterator[Entry]:
         def fetch(cursor: Entry, n: int) -> list[Entry]:
             ex.sql_queries += 1
-            return pull.page(conn, user, cursor, n)
+            return pull.page(conn, user, cursor, n, own)
         return self._drawn("sql", pull.lazily(fetch, before, limit + 1), ex)
 
     def _drawn(self, name: str, source: Iterable[Entry], ex: Explain) -> Iterator[Entry]:
@@ -152,14 +155,14 @@ class Reader:
 
     # --- filter, cut, hydrate ---------------------------------------------------------------------------------------------
 
-    def _cut(self, conn, r, user: int, entries: Iterator[Entry], limit: int, ex: Explain) -> Page:
+    def _cut(self, conn, r, user: int, entries: Iterator[Entry], limit: int, own: bool, ex: Explain) -> Page:
         """Filter a chunk at a time until the page is full, plus one that tells whether there is a next page."""
         shown: list[Entry] = []
         while len(shown) <= limit:
             chunk = list(islice(entries, max(limit + 1 - len(shown), 10)))
             if not chunk:
                 break
-            ids = {i for i, in conn.execute(VISIBLE, (user, [e.id for e in chunk]))}
+            ids = visible(conn, user, [e.id for e in chunk], own)
             ex.sql_queries += 1
             ex.hidden += len(chunk) - len(ids)
             shown += [e for e in chunk if e.id in ids]
@@ -219,6 +222,11 @@ class Reader:
         ex.sql_queries += 2
         ex.redis_trips += 1
         return timeline.complete(r, key, token, rows, feed_max, self._expiry())
+
+
+def visible(conn: Connection, user: int, ids: list[int], own: bool = False) -> set[int]:
+    """Those of the posts that the user may see now: not deleted, of somebody followed (or, with `own`, of the user)."""
+    return {i for i, in conn.execute(VISIBLE, {"ids": ids, "user": user, "own": user if own else None})}
 
 
 class _Moved(RedisError):

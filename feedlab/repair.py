@@ -9,7 +9,7 @@ from .config import Settings
 from .core.codec import Event, Names, member
 from .core.model import START
 from .errors import NotFound
-from .reader import VISIBLE
+from .reader import visible
 
 
 def warm(conn: db.Connection, r: redis.Redis, settings: Settings, users: Sequence[int],
@@ -40,7 +40,7 @@ def sweep(conn: db.Connection, r: redis.Redis, names: Names, user: int) -> int:
     ids = [e.id for e in timeline.get(r, key).entries]
     if not ids:
         return 0
-    seen = {i for i, in conn.execute(VISIBLE, (user, ids))}
+    seen = visible(conn, user, ids)
     hidden = [member(i) for i in ids if i not in seen]
     return r.zrem(key, *hidden) if hidden else 0
 

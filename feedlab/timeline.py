@@ -14,16 +14,14 @@ from .core.codec import member
 from .core.model import NO_FLOOR, START, Entry, Timeline
 from .errors import BadInput, EngineDown
 
-LIBRARY = files("feedlab").joinpath("timeline.lua").read_text()
+LIBRARY = "feedlab"      # the library's name in Redis, and the beginning of its functions' names
+CODE = files("feedlab").joinpath("timeline.lua").read_text()
 ALL = 2**31         # more entries than any timeline has
 
 
 def connect(url: str, timeout_s: float = 5.0) -> redis.Redis:
     """A client with the functions loaded. Raises EngineDown when Redis does not answer, BadInput for a wrong URL."""
-    try:
-        r = redis.Redis.from_url(url, decode_responses=True, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
-    except ValueError as e:
-        raise BadInput(f"the Redis URL cannot be used: {e}. Its form is redis://host:port/0") from None
+    r = client(url, timeout_s)
     try:
         load(r)
     except ResponseError as e:
@@ -33,9 +31,17 @@ def connect(url: str, timeout_s: float = 5.0) -> redis.Redis:
     return r
 
 
+def client(url: str, timeout_s: float = 5.0) -> redis.Redis:
+    """A client that has not spoken to Redis yet; readers load the functions when they find them missing. Raises BadInput."""
+    try:
+        return redis.Redis.from_url(url, decode_responses=True, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
+    except ValueError as e:
+        raise BadInput(f"the Redis URL cannot be used: {e}. Its form is redis://host:port/0") from None
+
+
 def load(r: redis.Redis) -> None:
     """Put the functions into Redis. A Redis that comes back empty has lost them too."""
-    r.function_load(LIBRARY, replace=True)
+    r.function_load(CODE.replace("feedlab", LIBRARY), replace=True)
 
 
 def lost_functions(error: Exception) -> bool:
@@ -55,7 +61,7 @@ def read(r, key: str, before: Entry = START, n: int = ALL):
 
     O(log N + n).
     """
-    return r.fcall_ro("feedlab_read", 1, key, before.ms, member(before.id), n)
+    return r.fcall_ro(f"{LIBRARY}_read", 1, key, before.ms, member(before.id), n)
 
 
 def parse(answer: list) -> Timeline:
@@ -93,7 +99,7 @@ def begin(r: redis.Redis, key: str, building_s: float) -> str | None:
     Call it before SQL is read: from here on, what commits is delivered to the key. If the builder dies the key expires.
     """
     token = secrets.token_hex(8)
-    won = with_functions(r, lambda: r.fcall("feedlab_begin", 1, key, token, int(building_s * 1000)))
+    won = with_functions(r, lambda: r.fcall(f"{LIBRARY}_begin", 1, key, token, int(building_s * 1000)))
     return token if won else None
 
 
@@ -108,7 +114,7 @@ def complete(r: redis.Redis, key: str, token: str, rows: list[Entry], feed_max: 
     for e in rows[:feed_max]:
         if e.ms > floor:
             flat += (member(e.id), e.ms)
-    return bool(r.fcall("feedlab_complete", 1, key, token, floor_text(floor), feed_max, expires_at_ms, *flat))
+    return bool(r.fcall(f"{LIBRARY}_complete", 1, key, token, floor_text(floor), feed_max, expires_at_ms, *flat))
 
 
 def floor_text(floor: float) -> str:
@@ -117,7 +123,7 @@ def floor_text(floor: float) -> str:
 
 def touch(r, key: str, expires_at_ms: int):
     """Move the expiry (absolute, epoch ms) of a finished timeline."""
-    return r.fcall("feedlab_touch", 1, key, expires_at_ms)
+    return r.fcall(f"{LIBRARY}_touch", 1, key, expires_at_ms)
 
 
 def drop(r: redis.Redis, *keys: str) -> None:
@@ -155,16 +161,16 @@ def deliver(pipe, names, place: tuple[str, str, str], keys: list[str], entries: 
     flat: list = []
     for e in entries:
         flat += (member(e.id), e.ms)
-    pipe.fcall("feedlab_deliver", 3 + len(keys), names.progress, names.stats, names.trace(trace), *keys,
+    pipe.fcall(f"{LIBRARY}_deliver", 3 + len(keys), names.progress, names.stats, names.trace(trace), *keys,
                *place, counter, feed_max, slack(feed_max), "" if floor is None else floor_text(floor), trace_s, where,
                counted_as, *flat)
 
 
 def remove(pipe, names, place: tuple[str, str, str], keys: list[str], post_id: int, counter: str = "") -> None:
     """Queue: take one post out of timelines."""
-    pipe.fcall("feedlab_remove", 2 + len(keys), names.progress, names.stats, *keys, *place, counter, member(post_id))
+    pipe.fcall(f"{LIBRARY}_remove", 2 + len(keys), names.progress, names.stats, *keys, *place, counter, member(post_id))
 
 
 def drop_at(pipe, names, place: tuple[str, str, str], keys: list[str], counter: str = "") -> None:
     """Queue: drop timelines (or none) and move the place."""
-    pipe.fcall("feedlab_drop", 2 + len(keys), names.progress, names.stats, *keys, *place, counter)
+    pipe.fcall(f"{LIBRARY}_drop", 2 + len(keys), names.progress, names.stats, *keys, *place, counter)

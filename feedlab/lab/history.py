@@ -18,11 +18,11 @@ KINDS = {       # name -> (weight, arguments); u a user, a another user, n a num
     "delete": (1, "k"), "follow": (4, "ua"), "unfollow": (2, "ua"), "page": (4, "un"), "scroll": (2, "un"),
     "absent": (1, "u"), "threshold": (1, "n"), "feed_max": (0.5, "n"), "demote": (1.5, "u"),
     "evict": (1.5, "u"), "evict_celeb": (1, "u"), "flush": (0.3, ""), "snapshot": (1, ""), "restore": (0.7, ""),
-    "rebuild": (1, "u"), "rebuild_on": (3, "u"), "relay": (6, ""), "consume": (6, ""), "pump": (1, ""),
+    "rebuild": (1, "u"), "rebuild_on": (3, "u"), "hold": (0.7, "u"), "hold_on": (1.5, ""), "relay": (6, ""), "consume": (6, ""), "pump": (1, ""),
     "kill": (1.5, "wc"), "inside": (2, "Wc"), "again": (1, "k"), "clock_back": (0.3, "n"),
 }       # w: "relay" or "consume"; W: those or "page"; c: which call
 DISRUPTIONS = {"evict": "eviction", "evict_celeb": "eviction", "flush": "eviction", "restore": "snapshot restored",
-               "threshold": "threshold move", "feed_max": "FEED_MAX move", "kill": "kill", "rebuild": "paused rebuild",
+               "threshold": "threshold move", "feed_max": "FEED_MAX move", "kill": "kill", "rebuild": "paused rebuild", "hold": "late delivery",
                "inside": "change in between", "again": "redelivery", "late": "late commit",
                "absent": "absence", "clock_back": "clock step", "demote": "demotion", "back_dated": "back-dated post",
                "delete": "delete", "unfollow": "unfollow"}
@@ -49,9 +49,9 @@ class History:
         return sorted({DISRUPTIONS[s[0]] for s in flat if s[0] in DISRUPTIONS})
 
 
-def random_history(seed: int, only: list[str] | None = None) -> History:
-    """A history drawn from a seed. `only`: names of DISRUPTIONS values that may appear (None: all)."""
-    rng = random.Random(seed)
+def random_history(seed: int, number: int = 0, only: list[str] | None = None) -> History:
+    """History `number` of a seed. `only`: values of DISRUPTIONS that may appear (None: all)."""
+    rng = random.Random(seed * 1_000_003 + number)
     users = rng.choice([3, 4, 5])
     names = [n for n in KINDS if only is None or n not in DISRUPTIONS or DISRUPTIONS[n] in only]
     weights = {n: KINDS[n][0] * rng.choice([0, 0.3, 1, 3]) for n in names}
@@ -74,4 +74,4 @@ def random_history(seed: int, only: list[str] | None = None) -> History:
     pairs = [[u, a] for u in range(users) for a in range(users) if u != a]
     return History([step(names) for _ in range(rng.choice([15, 30, 60]))], users,
                    rng.sample(pairs, rng.choice([0, len(pairs) // 3, 2 * len(pairs) // 3])),
-                   feed_max=rng.choice([1, 2, 3, 5]), threshold=rng.choice([1, 2, 3, 99]), name=f"seed {seed}")
+                   feed_max=rng.choice([1, 2, 3, 5]), threshold=rng.choice([1, 2, 3, 99]), name=f"seed {seed} history {number}")

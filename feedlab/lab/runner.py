@@ -1,4 +1,4 @@
-"""Runs a history on live engines, against ours or the textbook's, and records what was done and what was read.
+"""Runs a history on live engines, against ours or the textbook's, records what was done and what was read, and has it judged.
 
 One process steps everything: writers, relay, consumer, readers. Engines are real; time between steps is the history's. A worker is
 killed before its n-th call to an engine, which is where a process can die as seen from the engines.
@@ -7,19 +7,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .. import db, kafka, outbox, posts, repair
+from .. import db, kafka, outbox, posts, pull, repair
 from ..celebrities import LocalCopies
 from ..config import Settings
+from ..core import check, cursor as cursors
 from ..core.codec import Event
+from ..core.model import Entry, Page, Post
 from ..core.snowflake import EPOCH_MS, Snowflake
 from ..engines import Addresses
 from ..errors import ClockWentBack, FeedlabError
-from ..reader import scroll
 from .history import History
 from .session import Lab, open_lab
 from .systems import System, committed_lag
 
-START_MS = EPOCH_MS + 10**10
+# Histories begin in the very millisecond in which ids pass 10^17: node BOUNDARY makes ids of 18 digits in it, the node below of 17.
+# Two processes that post in one millisecond then show whether ties are in numeric or in text order (F1).
+START_MS = EPOCH_MS + (10**17 >> 22)
+BOUNDARY = (10**17 >> 12) % 1024
 TABLES = "posts, users, follows, user_activity, follower_counts, pull_flags, outbox"
 WATCHED = {"execute", "fcall", "fcall_ro", "produce", "flush", "commit", "seek", "hmget", "hset", "unlink", "zadd", "zrem", "delete"}
 
@@ -126,29 +130,49 @@ class Runner:
 
     # --- one history -----------------------------------------------------------------------------------------------------
 
-    def run(self, history: History, record) -> None:
-        """Run it to the end, drain, and scroll everybody's feed, warm and cold. `record` is a recorder (feedlab.lab.record)."""
+    def run(self, history: History) -> check.Report:
+        """Run it to the end, drain, scroll everybody's feed, warm and cold, and judge every page that was read.
+
+        Verdicts call posts by the order in which they were written (post 1, 2, 3), and count milliseconds from the history's start.
+        """
+        self.facts, self.history, self.scrolls = check.History(), history, 0
         self._empty(history)
-        self.record, self.history = record, history
         for u in range(history.users):
             posts.create_user(self.lab.conn, u, f"user {u}")
             posts.visit(self.lab.conn, u)
         for u, a in history.follows:
             self.do(["follow", u, a])
         self.drain()
-        for n, step in enumerate(history.steps):
-            record.at(n, step)
+        for step in history.steps:
             self.do(step)
-        record.at(len(history.steps), ["end"])
         self.drain()
+        answers = {}
         for u in range(history.users):
-            for limit in (1 + u % 3, 50):
-                self._scroll(u, limit, drained=True)
+            small = 1 + u % 3
+            self._scroll(u, small, "warm")
+            self._scroll(u, 50, "warm")
             self.lab.redis.delete(self.lab.names.feed(u))
-            self._scroll(u, 2, drained=True, cold=True)
+            self._scroll(u, small, "cold")
+            answers[u, 1] = [e.id for e in pull.everything(self.lab.conn, u)]
+        return self._judge(answers)
+
+    def _judge(self, answers: dict) -> check.Report:
+        """With post ids by rank and milliseconds from the start, so that verdicts can be read."""
+        rank = {i: n for n, i in enumerate(sorted(f.id for f in self.facts.facts if isinstance(f, check.Posted) and f.id), 1)}
+
+        def short(e: Entry | None) -> Entry | None:
+            return e and Entry(e.ms - START_MS, rank.get(e.id, e.id))
+        for f in self.facts.facts:
+            if isinstance(f, check.Posted) and f.id:
+                f.id, f.ms = rank[f.id], f.ms - START_MS
+            elif isinstance(f, check.Deleted):
+                f.id = rank[f.id]
+        for r in self.facts.reads:
+            r.entries, r.cursor, r.next_cursor = [short(e) for e in r.entries], short(r.cursor), short(r.next_cursor)
+        return check.check(self.facts, answers={who: [rank[i] for i in ids] for who, ids in answers.items()})
 
     def _empty(self, history: History) -> None:
-        self.now, self.cursors, self.rebuilding, self.snapshot, self.open_late = START_MS, {}, {}, None, None
+        self.now, self.cursors, self.rebuilding, self.snapshot, self.open_late, self.held = START_MS, {}, {}, None, None, []
         self.made: list = []
         self.drain()
         lab = self.lab
@@ -158,7 +182,7 @@ class Runner:
         if keys:
             lab.redis.unlink(*keys)
         db.set_knobs(lab.conn, threshold=history.threshold, feed_max=history.feed_max)
-        self.ids = Snowflake(1, clock=lambda: self.now)
+        self.ids = [Snowflake(node, clock=lambda: self.now) for node in (BOUNDARY, BOUNDARY - 1)]
 
     def do(self, step: list) -> None:
         """One step. What the design refuses (a clock too far back) is a refusal, not an error."""
@@ -171,12 +195,12 @@ class Runner:
     # --- writers ---------------------------------------------------------------------------------------------------------------
 
     def _post(self, u: int, ms: int | None = None) -> None:
-        post = posts.create(self.lab.conn, self.ids, self.lab.names, u, "text", created_at_ms=ms)
-        self._made(post)
+        with self.facts.doing(check.Posted(u)) as fact:
+            self._made(posts.create(self.lab.conn, self.ids[u % 2], self.lab.names, u, "text", created_at_ms=ms), fact)
 
-    def _made(self, post) -> None:
+    def _made(self, post: Post, fact: check.Posted) -> None:
         self.made.append(post)
-        self.record.post(post)
+        fact.id, fact.ms = post.id, post.created_at_ms
 
     def _move_clock(self, n: int) -> None:
         self.now += n
@@ -189,13 +213,17 @@ class Runner:
         if self.open_late is None:
             block = self.late.transaction()
             block.__enter__()
-            self.open_late = (block, posts.create(self.late, self.ids, self.lab.names, u, "late"))
+            fact = check.Posted(u, start=self.facts.tick(), end=None)
+            self.facts.facts.append(fact)
+            self._made(posts.create(self.late, self.ids[u % 2], self.lab.names, u, "late"), fact)
+            self.open_late = (block, fact, self.made.pop())
 
     def _commit(self) -> None:
         if self.open_late is not None:
-            (block, post), self.open_late = self.open_late, None
+            (block, fact, post), self.open_late = self.open_late, None
             block.__exit__(None, None, None)
-            self._made(post)
+            fact.end = self.facts.tick()
+            self.made.append(post)
 
     def _back_dated(self, u: int, n: int) -> None:
         self._post(u, self.now - n)
@@ -203,16 +231,16 @@ class Runner:
     def _delete(self, k: int) -> None:
         if self.made:
             post = self.made[k % len(self.made)]
-            posts.delete(self.lab.conn, self.lab.names, post.author_id, post.id)
-            self.record.delete(post)
+            with self.facts.doing(check.Deleted(post.id)):
+                posts.delete(self.lab.conn, self.lab.names, post.author_id, post.id)
 
     def _follow(self, u: int, a: int) -> None:
-        self.system.follows.follow(self.lab.conn, self.lab.redis, self.lab.names, u, a)
-        self.record.follow(u, a)
+        with self.facts.doing(check.Followed(u, a)):
+            self.system.follows.follow(self.lab.conn, self.lab.redis, self.lab.names, u, a)
 
     def _unfollow(self, u: int, a: int) -> None:
-        self.system.follows.unfollow(self.lab.conn, self.lab.redis, self.lab.names, u, a)
-        self.record.unfollow(u, a)
+        with self.facts.doing(check.Unfollowed(u, a)):
+            self.system.follows.unfollow(self.lab.conn, self.lab.redis, self.lab.names, u, a)
 
     def _clock_back(self, n: int) -> None:
         self.now -= n
@@ -225,7 +253,8 @@ class Runner:
             self.lab.redis.delete(key)
 
     def _threshold(self, n: int) -> None:
-        db.set_knobs(self.lab.conn, threshold=n)
+        with self.facts.doing(check.Knob("threshold", n)):
+            db.set_knobs(self.lab.conn, threshold=n)
 
     def _feed_max(self, n: int) -> None:
         db.set_knobs(self.lab.conn, feed_max=n)
@@ -238,17 +267,37 @@ class Runner:
 
     def _page(self, u: int, n: int) -> None:
         """The next page of a scroll that other steps come in between."""
-        cursor = self.cursors.get(u)
-        page = self.lab.page(u, cursor, n)
-        self.record.page(u, cursor, n, page)
-        self.cursors[u] = page.next_cursor
+        cursor, scroll, page = self.cursors.pop(u, None) or (None, self._new_scroll(), 1)
+        answer = self._read(check.Read(u, limit=n, scroll=scroll, page=page), cursor)
+        if answer and answer.next_cursor:
+            self.cursors[u] = answer.next_cursor, scroll, page + 1
 
-    def _scroll(self, u: int, limit: int, drained: bool = False, cold: bool = False) -> None:
-        cursor, pages = None, []
-        for page in scroll(lambda c: self.lab.page(u, c, limit), most=500):
-            pages.append((cursor, page))
-            cursor = page.next_cursor
-        self.record.scroll(u, limit, pages, drained, cold)
+    def _scroll(self, u: int, limit: int, label: str = "") -> None:
+        """From the top to the end; with a label, of the drained system."""
+        cursor, scroll = None, self._new_scroll()
+        for page in range(1, 500):
+            answer = self._read(check.Read(u, limit=limit, scroll=scroll, page=page, drained=bool(label),
+                                           state=1 if label else None, label=label), cursor)
+            cursor = answer and answer.next_cursor
+            if cursor is None:
+                return
+
+    def _new_scroll(self) -> int:
+        self.scrolls += 1
+        return self.scrolls
+
+    def _read(self, read: check.Read, cursor: str | None, conn=None, r=None) -> Page | None:
+        """One page, recorded; what the reader raises is recorded too: it would be a 500."""
+        with self.facts.doing(read):
+            read.cursor = cursors.parse(cursor) if cursor else None
+            try:
+                page = self.lab.reader.page(conn or self.lab.conn, r or self.lab.redis, read.user, cursor, read.limit)
+            except Exception as e:
+                read.error = f"{type(e).__name__}: {e}"
+                return None
+            read.entries = [p.entry for p in page.posts]
+            read.next_cursor = cursors.parse(page.next_cursor) if page.next_cursor else None
+            return page
 
     # --- Redis -------------------------------------------------------------------------------------------------------------------
 
@@ -308,6 +357,19 @@ class Runner:
         if waiting and next(waiting[0], self) is self:
             waiting.pop(0)
 
+    def _hold(self, u: int) -> None:
+        """A consumer has read the followers of the author's newest post, and is held up before it writes."""
+        mine = [p for p in self.made if p.author_id == u]
+        if mine:
+            g = self.system.hold(self.lab, mine[-1])
+            next(g)
+            self.held.append(g)
+
+    def _hold_on(self) -> None:
+        """The consumer that was held up longest writes now."""
+        if self.held:
+            next(self.held.pop(0), None)
+
     # --- workers -----------------------------------------------------------------------------------------------------------------
 
     def _relay(self) -> int:
@@ -343,10 +405,8 @@ class Runner:
         u = u if u in range(self.history.users) else 0
         plain = self.lab.conn, self.lab.redis
         tapped = Tap(plain[0], self._tick), Tap(plain[1], self._tick)
-        start = self.record.now()
         with self._before_call(n, act):
-            page = self.lab.reader.page(*tapped, u, None, 2)
-        self.record.page(u, None, 2, page, start)
+            self._read(check.Read(u, limit=2, scroll=self._new_scroll()), None, *tapped)
 
     def _again(self, k: int) -> None:
         """An event comes a second time, after newer ones."""
@@ -367,6 +427,8 @@ class Runner:
                 for _ in g:
                     pass
         self.rebuilding = {}
+        while getattr(self, "held", None):
+            self._hold_on()
         until = time.monotonic() + timeout_s
         while True:
             while self._relay():

@@ -44,6 +44,24 @@ class System:
             lab.reader.rebuild_write(lab.redis, user, rows, feed_max)
 
 
+    def hold(self, lab: Lab, post):
+        """A consumer that has read the post's followers and is held up before it writes: a generator that stops in between."""
+        users = lab.conn.execute(fanout.FOLLOWERS, (lab.settings.active_days, 1_000, [0], [post.author_id], [-1])).fetchone()[1]
+        keys, most = [lab.names.feed(u) for u in users], _feed_max(lab)
+        yield
+        if not keys:
+            return
+        pipe = lab.redis.pipeline(transaction=False)
+        if self.fanout is fanout:
+            pipe.hset(lab.names.progress, "held", "0")
+            timeline.deliver(pipe, lab.names, ("held", "0", "0"), keys, [post.entry], most)
+            pipe.hdel(lab.names.progress, "held")
+        else:
+            for key in keys:
+                t_fanout.add(pipe, key, post.id, post.created_at_ms, most)
+        pipe.execute()
+
+
 def _feed_max(lab: Lab) -> int:
     from ..db import knobs
     return knobs(lab.conn)["feed_max"]

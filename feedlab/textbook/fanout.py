@@ -61,6 +61,11 @@ class FanOut(fanout.FanOut):
     def _add(self, keys: list[str], event, feed_max: int) -> None:
         pipe = self.redis.pipeline(transaction=False)
         for key in keys:
-            pipe.zadd(key, {str(event.post): event.ms})
-            pipe.zremrangebyrank(key, 0, -(feed_max + 1))
+            add(pipe, key, event.post, event.ms, feed_max)
         pipe.execute()
+
+
+def add(pipe, key: str, post: int, ms: int, feed_max: int) -> None:
+    """Queue the article's delivery to one feed."""
+    pipe.zadd(key, {str(post): ms})
+    pipe.zremrangebyrank(key, 0, -(feed_max + 1))

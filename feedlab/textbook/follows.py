@@ -1,5 +1,6 @@
 """The article's follow: a backfill of the followee's 20 newest posts. F5: what is older than the twentieth is a hole; and a feed
-that is not there becomes a feed of twenty (F3). F12: the count is one row, read and written back."""
+that is not there becomes a feed of twenty (F3). F12: `count` is one row, read and written back (follow itself counts as ours
+does, so that the histories show one fault at a time)."""
 import redis
 
 from .. import follows, pull
@@ -32,7 +33,11 @@ def unfollow(conn: Connection, r: redis.Redis, names: Names, user: int, author: 
 
 def count(conn: Connection, user: int, change: int) -> None:
     """F12: read, add, write back. Two at once lose one."""
-    n = follows.followers(conn, user)
+    write(conn, user, follows.followers(conn, user) + change)
+
+
+def write(conn: Connection, user: int, n: int) -> None:
+    """The second half of `count`, whenever it comes."""
     conn.execute("delete from follower_counts where user_id = %s", (user,))
     conn.execute("insert into follower_counts values (%s, 0, %s) on conflict (user_id, shard) do update set n = excluded.n",
-                 (user, n + change))
+                 (user, n))

@@ -32,10 +32,11 @@ class Reader(reader.Reader):
         pulled: list[Entry] = []
         for author, in conn.execute(CELEBRITIES, (user, knobs["threshold"])).fetchall():
             pulled += self.recent(conn, r, author, before, limit + 1, knobs["feed_max"])
-        page = merge(pushed, pulled, before, limit)
-        shown = {i for i, in conn.execute(reader.VISIBLE, (user, [e.id for e in page]))}
+        more = merge(pushed, pulled, before, limit + 1)
+        page = more[:limit]
+        shown = reader.visible(conn, user, [e.id for e in page])
         kept = [e for e in page if e.id in shown]
-        return Page(self._hydrate(conn, r, kept, ex), cursors.text(page[-1]) if len(page) == limit else None, ex)
+        return Page(self._hydrate(conn, r, kept, ex), cursors.text(page[-1]) if len(more) > limit else None, ex)
 
     def recent(self, conn, r, author: int, before: Entry, n: int, feed_max: int) -> list[Entry]:
         """A celebrity's newest, from the cache, which is filled on a miss."""
