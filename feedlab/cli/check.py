@@ -52,7 +52,7 @@ def check(
     from . import show
 
     s, only = settings(), checking.words(faults)
-    with show.progress("checking") as say:
+    with show.stages() as say:
         result = checking.run(
             s, engines.addresses(s), histories=histories, seed=seed, system=system, only=only, replay=replay, say=say
         )

@@ -94,7 +94,7 @@ def run(settings: Settings, addresses: Addresses, *, histories: int = 100, seed:
                 wrong.append(history.name or "replayed")
                 first = first or (history if n >= len(named) or replay else None)
                 verdicts += [f"{history.name}: {v}" for v in report.smallest()]
-            say(f"{len(wrong)} wrong", n + 1, len(named) + len(chosen))
+            say(f"checking: {len(wrong)} wrong", n + 1, len(named) + len(chosen))
         kept = None
         if first is not None and not replay:
             say("shrinking the first history that went wrong")
