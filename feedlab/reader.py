@@ -101,6 +101,15 @@ class Reader:
                 entries = chain(entries, self._below(conn, user, min(before, Entry(int(feed.floor) + 1, -1)), limit, own, ex))
         return self._cut(conn, r, user, entries, limit, own, ex)
 
+    def author_page(self, conn: Connection, r: redis.Redis, author: int, cursor: str | None = None, limit: int = LIMIT) -> Page:
+        """The author's own posts, straight from SQL, in the same order and with the same cursor. Raises as `page` does."""
+        before, limit, ex = cursors.parse(cursor), check_limit(limit), Explain(feed="sql")
+        if not conn.execute("select 1 from users where id = %s", (author,)).fetchone():
+            raise NotFound(f"there is no user {author}.")
+        rows = pull.newest(conn, [author], before, limit=limit + 1)
+        ex.sql_queries = 2
+        return Page(self._hydrate(conn, r, rows[:limit], ex), cursors.text(rows[limit - 1]) if len(rows) > limit else None, ex)
+
     # --- sources -----------------------------------------------------------------------------------------------------
 
     def _fetch(self, r, user: int, flagged: list[int], before: Entry, limit: int, ex: Explain):

@@ -71,6 +71,15 @@ create table if not exists outbox (
 -- the oldest rows of the slices that a relay holds (relay.once)
 create index if not exists outbox_slice on outbox (slice, id);
 
+-- a client's Idempotency-Key and the post that it made, written in one transaction with the post (api)
+create table if not exists idempotency_keys (
+    user_id bigint not null,
+    key     text   not null,
+    digest  text   not null,                               -- of the request: the same key with another text is refused
+    post_id bigint not null,
+    primary key (user_id, key)
+);
+
 -- knobs that may be moved while everything runs; read by the consumer at each batch
 create table if not exists knobs (
     name  text primary key,

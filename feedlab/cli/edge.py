@@ -17,7 +17,7 @@ def group():
     """All commands, as typer's own object."""
     import typer
 
-    from . import check, demo, engines, feed, lab, pipeline, trace  # noqa: F401  each adds its commands
+    from . import check, demo, engines, feed, lab, pipeline, serve, trace  # noqa: F401  each adds its commands
     from .app import app
 
     return typer.main.get_command(app)

@@ -76,10 +76,10 @@ def relay() -> None:
     """
     from ..relay import Relay
 
-    with _told_to_stop() as stop:
-        s, a = _start("relay", stop)
-        moved = Relay(s, a.postgres_url, a.kafka_bootstrap).run(stop, _say)
-        _say(f"relay: stopped, {moved:,} rows moved to Kafka")
+    with told_to_stop() as stop:
+        s, a = loop_start("relay", stop)
+        moved = Relay(s, a.postgres_url, a.kafka_bootstrap).run(stop, say)
+        say(f"relay: stopped, {moved:,} rows moved to Kafka")
 
 
 @command(PIPELINE, "feedlab fanout", "FEEDLAB_BATCH=200 feedlab fanout")
@@ -90,18 +90,18 @@ def fanout() -> None:
     """
     from ..fanout import FanOut
 
-    with _told_to_stop() as stop:
-        s, a = _start("fanout", stop)
-        done = FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap).run(stop, _say)
-        _say(f"fanout: stopped, {done.records:,} records, {done.deliveries:,} feed writes, {done.dead:,} dead letters")
+    with told_to_stop() as stop:
+        s, a = loop_start("fanout", stop)
+        done = FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap).run(stop, say)
+        say(f"fanout: stopped, {done.records:,} records, {done.deliveries:,} feed writes, {done.dead:,} dead letters")
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     print(text, flush=True)  # a log: each line at once, also into a file
 
 
 @contextmanager
-def _told_to_stop():
+def told_to_stop():
     """Gives `stop()`: whether SIGINT or SIGTERM has come. A second one ends the process at once."""
     stop = threading.Event()
     wanted = signal.SIGINT, signal.SIGTERM
@@ -119,7 +119,7 @@ def _told_to_stop():
             signal.signal(n, handler)
 
 
-def _start(name: str, stop):
+def loop_start(name: str, stop):
     """Settings and addresses for a loop, tables and topics made. Waits for engines that are away, once said.
 
     Raises BadInput for an address that can never answer.
@@ -135,7 +135,7 @@ def _start(name: str, stop):
     s = settings()
     a = engines.addresses(s, running=False)
     check_addresses(a)
-    _say(f"{name}: starts in namespace {s.namespace}; Ctrl-C stops it")
+    say(f"{name}: starts in namespace {s.namespace}; Ctrl-C stops it")
     trouble = False
     while not stop():
         try:
@@ -148,7 +148,7 @@ def _start(name: str, stop):
             break
         except (EngineDown, *db.AWAY) as e:
             if not trouble:
-                _say(f"{name}: waiting, since {str(e).splitlines()[0]}")
+                say(f"{name}: waiting, since {str(e).splitlines()[0]}")
             trouble = True
             time.sleep(0.2)
     return s, a
