@@ -61,7 +61,9 @@ def wait_acked(p: Producer, failures: list, timeout_s: float = 15) -> None:
 
 
 SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
-            KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
+            KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
+            # a broker's first group: the topic of offsets is still being made
+            KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def field(topic: str, partition: int) -> str:
@@ -83,9 +85,10 @@ def end_offsets(a: AdminClient, topics, timeout_s: float = 10) -> dict[str, int]
 
 def _end_offsets(a: AdminClient, topics, timeout_s: float) -> dict[str, int]:
     known = a.list_topics(timeout=timeout_s).topics
-    wanted = {TopicPartition(t, p): OffsetSpec.latest() for t in topics if t in known for p in known[t].partitions}
-    if not wanted:
-        return {}
+    unknown = [t for t in topics if t not in known or not known[t].partitions]
+    if unknown:          # just made, or the broker is just back: to call them empty would be to call their records handled
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"no topic {unknown[0]}"))
+    wanted = {TopicPartition(t, p): OffsetSpec.latest() for t in topics for p in known[t].partitions}
     return {field(tp.topic, tp.partition): f.result().offset
             for tp, f in a.list_offsets(wanted, request_timeout=timeout_s).items()}
 

@@ -64,8 +64,8 @@ class Reader:
             raise NotFound(f"there is no user {user}. Create the user first, or load a graph with `feedlab load`.")
         try:
             return timeline.with_functions(r, lambda: self._page(conn, r, user, here, lapsed, flagged, before, limit, own, ex))
-        except RedisError:
-            ex.feed, ex.flagged = "unreachable", 0
+        except RedisError as e:
+            ex.feed, ex.flagged = "moved" if isinstance(e, _Moved) else "unreachable", 0
             return self._cut(conn, None, user, self._sql(conn, user, before, limit, own, ex), limit, own, ex)
 
     def _page(self, conn, r, user, here, lapsed, flagged, before, limit, own, ex) -> Page:

@@ -37,12 +37,19 @@ def sweep(conn: db.Connection, r: redis.Redis, names: Names, user: int) -> int:
     """Take out of a feed what its reader may not see (deleted, no longer followed). At most FEED_MAX members are looked at,
     however many posts an author has. The floor stays: a feed with less in it is still complete. How many were removed."""
     key = names.feed(user)
-    ids = [e.id for e in timeline.get(r, key).entries]
-    if not ids:
-        return 0
-    seen = visible(conn, user, ids)
-    hidden = [member(i) for i in ids if i not in seen]
-    return r.zrem(key, *hidden) if hidden else 0
+    with r.pipeline() as pipe:
+        pipe.watch(key)               # a feed that changes after this was perhaps rebuilt for a new follow: then nothing is removed
+        ids = [e.id for e in timeline.get(r, key).entries]
+        seen = visible(conn, user, ids)
+        hidden = [member(i) for i in ids if i not in seen]
+        if not hidden:
+            return 0
+        pipe.multi()
+        pipe.zrem(key, *hidden)
+        try:
+            return pipe.execute()[0]
+        except redis.WatchError:
+            return 0
 
 
 def ask_demotion(conn: db.Connection, names: Names, author: int) -> None:

@@ -66,7 +66,7 @@ class Page:
 @dataclass
 class Explain:
     """How a page was made: for `feedlab feed --explain`, tests of round trips, and the notebooks."""
-    feed: str = "none"               # pushed | rebuilt | building | unreachable
+    feed: str = "none"               # pushed | rebuilt | building | moved | unreachable
     floor: float | None = None
     flagged: int = 0                 # followed authors that are pulled
     local_hits: int = 0              # of those, served from this process's own copy

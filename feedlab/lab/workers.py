@@ -3,6 +3,7 @@
 `python -m feedlab.lab.workers relay|fanout` is one worker. It stops on SIGTERM, and by itself when its parent is gone, so that
 a killed experiment leaves nothing behind.
 """
+import json
 import os
 import signal
 import subprocess
@@ -26,8 +27,9 @@ class Workers:
     """
 
     def __init__(self, settings: Settings, addresses: Addresses, relays: int = 1, consumers: int = 1,
-                 say: Callable[[str], None] = lambda text: None):
+                 say: Callable[[str], None] = lambda text: None, consumer: dict | None = None):
         self.settings, self.addresses, self.say = settings, addresses, say
+        self.consumer = consumer or {}            # settings of the Kafka consumer, for experiments with its time limits
         self.wanted = ["relay"] * relays + ["fanout"] * consumers
         self.running: list[tuple[str, subprocess.Popen]] = []
         self.restarts = 0
@@ -56,7 +58,8 @@ class Workers:
         env = os.environ | {
             f"FEEDLAB_{name.upper()}": str(value) for name, value in self.settings.model_dump().items() if value is not None}
         env |= {"FEEDLAB_POSTGRES_URL": a.postgres_url, "FEEDLAB_REDIS_URL": a.redis_url,
-                "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap, "FEEDLAB_PARENT": str(os.getpid())}
+                "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap, "FEEDLAB_PARENT": str(os.getpid()),
+                "FEEDLAB_CONSUMER": json.dumps(self.consumer)}
         with open(logs / f"{self.settings.namespace}.{kind}.log", "ab") as log:
             return subprocess.Popen([sys.executable, "-m", "feedlab.lab.workers", kind], env=env, stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log, start_new_session=True)
@@ -108,7 +111,7 @@ def main(kind: str) -> int:
     def say(text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} [{os.getpid()}] {text}", flush=True)
     loop = Relay(s, s.postgres_url, s.kafka_bootstrap) if kind == "relay" else \
-        FanOut(s, s.postgres_url, s.redis_url, s.kafka_bootstrap)
+        FanOut(s, s.postgres_url, s.redis_url, s.kafka_bootstrap, **json.loads(os.environ.get("FEEDLAB_CONSUMER", "{}")))
     say(f"{kind} starts")
     loop.run(stop, say)
     say(f"{kind} ends")
