@@ -27,7 +27,7 @@ setup: .venv/made-in  ## the virtual environment alone
 	@echo "setting up .venv (a minute or two the first time) ..."
 	@$(PYTHON) -m venv --clear .venv || \
 	  { echo "this Python cannot make a virtual environment; on Debian: apt-get install python3-venv"; exit 2; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[test]'
 	@echo '$(CURDIR)' > .venv/made-in
 
 lab: .venv/made-in  ## set up, start the engines, run the demo, open JupyterLab

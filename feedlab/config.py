@@ -5,7 +5,7 @@
 """
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .errors import BadInput
@@ -26,7 +26,7 @@ def project_root() -> Path:
 class Settings(BaseSettings):
     """Where the engines are, and the constants of the design (article, section 5) with their defaults."""
 
-    model_config = SettingsConfigDict(env_prefix="FEEDLAB_", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="FEEDLAB_", extra="ignore", env_ignore_empty=True)
 
     # --- engines: any that is set is "yours", the rest comes from containers or from packages
     postgres_url: str | None = None
@@ -53,6 +53,13 @@ class Settings(BaseSettings):
     post_cache_s: int = Field(DAY, ge=1)
     trace_s: int = Field(3_600, ge=0, description="how long `feedlab trace` can tell; 0 switches tracing off")
     relay_poll_s: float = Field(0.5, gt=0, description="the net below LISTEN/NOTIFY")
+
+    @field_validator("namespace")
+    @classmethod
+    def _not_reserved(cls, name: str) -> str:
+        if name in ("public", "information_schema") or name.startswith("pg_"):
+            raise ValueError("that schema is PostgreSQL's own")
+        return name
 
     @property
     def feed_ttl_s(self) -> int:

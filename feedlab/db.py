@@ -12,6 +12,7 @@ from .core.snowflake import NODES, Snowflake
 from .errors import BadInput, EngineDown
 
 SCHEMA_VERSION = 1
+MARK = "made by feedlab"      # the comment on each schema that we made
 KNOBS = {"threshold": (0, 2**62), "feed_max": (1, 100_000)}       # name -> smallest and largest value
 
 Connection = psycopg.Connection
@@ -41,6 +42,15 @@ def _reason(e: Exception, url: str) -> str:
     return line
 
 
+def ours(conn: Connection, namespace: str) -> bool:
+    """Whether the schema may be used, and removed: it carries our mark, or is empty, or is not there. A name proves nothing: in
+    somebody's own database `demo` may be theirs."""
+    return conn.execute("""
+        select not exists (select from pg_namespace n where nspname = %s
+            and obj_description(oid, 'pg_namespace') is distinct from %s
+            and exists (select from pg_class where relnamespace = n.oid))""", (namespace, MARK)).fetchone()[0]
+
+
 def apply_schema(conn: Connection, settings: Settings) -> None:
     """Create what is missing in the namespace; harmless when repeated and when two do it at once.
 
@@ -49,7 +59,12 @@ def apply_schema(conn: Connection, settings: Settings) -> None:
     ddl = files("feedlab").joinpath("schema.sql").read_text()
     with conn.transaction():
         conn.execute("select pg_advisory_xact_lock(hashtext(%s))", (f"feedlab schema {settings.namespace}",))
-        conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(settings.namespace)))
+        if not ours(conn, settings.namespace):
+            raise BadInput(f"there is a schema {settings.namespace} that feedlab did not make, and it is not empty. "
+                           "Choose another namespace (--namespace NAME, or FEEDLAB_NAMESPACE).")
+        name = sql.Identifier(settings.namespace)
+        conn.execute(sql.SQL("create schema if not exists {}").format(name))
+        conn.execute(sql.SQL("comment on schema {} is {}").format(name, sql.Literal(MARK)))
         conn.execute(sql.SQL("set search_path to {}").format(sql.Identifier(settings.namespace)))
         # the version first: over tables of another version our DDL would fail with something less readable
         conn.execute("create table if not exists schema_version (version int not null)")

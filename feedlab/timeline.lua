@@ -85,7 +85,13 @@ local function deliver(keys, args)
   if args[10] ~= 'deliveries' then c = {[args[10]] = c.added} end     -- not feed writes: a celebrity's own timeline, a demotion
   if args[4] ~= '' then c[args[4]] = 1 end
   local seconds = tonumber(args[8])
-  if seconds > 0 then
+  if seconds > 0 and (c.added or 0) == 0 and args[10] == 'deliveries' then
+    -- nothing was written, so there is no time at which it was; but where it was decided is known
+    redis.call('HSETNX', trace, 'place', args[9])
+    redis.call('HSETNX', trace, 'decision', args[4])
+    redis.call('HINCRBY', trace, 'deliveries', c.deliveries)
+    redis.call('EXPIRE', trace, seconds)
+  elseif seconds > 0 then
     local t = redis.call('TIME')
     local now = t[1] * 1000 + math.floor(t[2] / 1000)
     redis.call('HSETNX', trace, 'first_ms', text(now))

@@ -66,18 +66,18 @@ def memory_bars(rows: Sequence[tuple[str, float]]) -> go.Figure:
 
 
 def visible_hist(ms: Sequence[float]) -> go.Figure:
-    """From the post's commit until it is in a reader's feed, milliseconds, logarithmic axis; p50 and p99 marked."""
+    """From writing a post to its last feed, milliseconds, logarithmic axis; p50 and p99 marked."""
     x = np.asarray([m for m in ms if m is not None], float)
     x = np.maximum(x[np.isfinite(x)], 0.1)  # a logarithm needs more than 0; nothing here is faster than 0.1 ms
     if not len(x):
-        return _figure("No post was timed", "ms from commit to feed", "posts")
+        return _figure("No post was timed", "ms from writing a post to its last feed", "posts")
     p50, p99 = np.percentile(x, [50, 99])
     # ten bins a power of ten, edges common to all figures so that two runs compare
     low, high = np.floor(np.log10(x.min()) * 10) / 10, np.floor(np.log10(x.max()) * 10) / 10 + 0.1
     edges = 10 ** np.linspace(low, high, round((high - low) * 10) + 1)
     counts, edges = np.histogram(x, edges)
     fig = _figure(f"Half of the posts are visible within {_ms(p50)}, 99 % within {_ms(p99)}",
-                  "ms from commit to feed (log)", "posts")
+                  "ms from writing a post to its last feed (log)", "posts")
     fig.add_bar(x=_list((edges[:-1] * edges[1:]) ** 0.5), y=counts.tolist(), width=_list(np.diff(edges)),
                 customdata=[f"{_ms(a)} to {_ms(b)}" for a, b in zip(edges[:-1], edges[1:], strict=True)],
                 hovertemplate="%{y:,} posts: %{customdata}<extra></extra>", showlegend=False)
@@ -132,7 +132,7 @@ def way_of_a_post(steps: Sequence[tuple[str, int | None]]) -> go.Figure:
     last = f"{_ms(reached[-1][1])} after it was written: {reached[-1][0]}" if reached else "nowhere yet"
     fig = _figure(f"The way of a post; {last}", "ms since the post was written", "")
     fig.add_scatter(x=[ms for _, ms in reached], y=[name for name, _ in reached], mode="lines+markers+text", showlegend=False,
-                    text=[_ms(ms) for _, ms in reached], textposition="middle right", cliponaxis=False,
+                    text=[_ms(ms) for _, ms in reached], textposition="top right", cliponaxis=False,
                     marker={"size": 12}, line={"dash": "dot"}, hovertemplate="%{y}: %{x} ms<extra></extra>")
     return fig.update_yaxes(autorange="reversed").update_xaxes(
         range=[0, max([ms for _, ms in reached] + [1]) * 1.2]).update_layout(height=280, margin={"l": 130})

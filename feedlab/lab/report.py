@@ -14,6 +14,7 @@ from html import escape
 from numbers import Real
 from pathlib import Path
 
+from ..engines import masked
 from ..errors import BadInput
 from . import plots
 
@@ -24,9 +25,9 @@ def write_report(result: dict, path) -> Path:
     """Write the report of `result` (what `feedlab demo --json` holds) to `path`, and return that path.
 
     Keys used, all optional: users follows posts deliveries write_amplification pull_authors scrolls_checked
-    scrolls_equal bytes_per_entry visible_ms{p50, p99} engines[{...}] threshold feed_max seed graph (its path as typed)
+    scrolls_equal deliveries_expected deliveries_exact redis_lost bytes_per_entry visible_ms{p50, p99} engines[{...}] threshold feed_max seed graph (its path as typed)
     pure_push_deliveries pages sources_per_page{mean} lag_samples[{t_s, outbox, lag}] visible_samples[ms]
-    redis{used_bytes, entries, encoding} follower_counts[int] or {bins (rising follower counts, or left edges), counts}
+    redis{used_bytes, entries, encoding, encodings{name: feeds}} follower_counts[int] or {bins (rising follower counts, or left edges), counts}
     seconds, command (instead of one made of graph, threshold, feed_max, posts, seed). What is missing is shown as
     "not measured".
     Raises BadInput when the file cannot be written.
@@ -76,15 +77,15 @@ def _verdict(r: dict) -> tuple[bool, str]:
 
 def _about(r: dict) -> str:
     graph = f"on {Path(str(r['graph'])).name}" if r.get("graph") else "on a follow graph"
-    said = [f"{_num(r[key])} {unit}" for key, unit in (("users", "users"), ("posts", "posts"), ("seconds", "s"))
-            if _is(r.get(key))]
+    said = [f"{_num(r[key])} {unit if unit == 's' or r[key] != 1 else unit[:-1]}"
+            for key, unit in (("users", "users"), ("posts", "posts"), ("seconds", "s")) if _is(r.get(key))]
     return f"feedlab demo {graph}{': ' if said else ''}{', '.join(said)}."
 
 
 def _rows(r: dict) -> list[tuple[str, str, str]]:
     """(quantity, value, what it means)"""
     get = r.get
-    visible, redis = get("visible_ms") or {}, get("redis") or {}
+    visible, redis, mixture = get("visible_ms") or {}, get("redis") or {}, encodings(get("redis"))
     pages = (get("sources_per_page") or {}).get("mean")
     threshold = f"of at least {get('threshold'):,} followers " if _is(get("threshold")) else ""
     return [
@@ -94,18 +95,44 @@ def _rows(r: dict) -> list[tuple[str, str, str]]:
         ("Follows", _num(get("follows")), "directed: a friendship counts twice"),
         ("Posts", _num(get("posts")), "written, each with its outbox row in one transaction"),
         ("Deliveries", _num(get("deliveries")), "entries written into feeds"),
+        ("Deliveries by SQL", _num(get("deliveries_expected")), by_sql(r)),
         ("Write amplification", _num(get("write_amplification")), "deliveries a post"),
         ("Pure push", _num(get("pure_push_deliveries")), "deliveries if every follower of every post were written to"),
         ("Pulled authors", _num(get("pull_authors")), f"authors {threshold}whose posts are fetched at read time"),
         ("Pages read", _num(get("pages")), "of feeds, up to their end"),
         ("Sources a page", _num(pages), "own feed, celebrities' timelines and SQL touched for one page, mean"),
-        ("Visible, p50", _num(visible.get("p50"), " ms"), "from commit until in the feed, half of the posts"),
+        ("Visible, p50", _num(visible.get("p50"), " ms"), "from writing a post to its last feed, half of the posts"),
         ("Visible, p99", _num(visible.get("p99"), " ms"), "the same for all but the slowest hundredth"),
         ("Memory an entry", _num(get("bytes_per_entry"), " B"),
-         f"Redis memory over feed entries; the article assumes {ARTICLE_BYTES} B"),
+         f"{f'{mixture}; ' if mixture else ''}Redis memory over feed entries; the article assumes {ARTICLE_BYTES} B"),
         ("Redis memory", _bytes(redis.get("used_bytes")), "rise of used_memory during the run"),
         ("Feed length", _num(get("feed_max"), " entries"), "the cap; older posts come from SQL"),
     ]
+
+
+def by_sql(r: dict) -> str:
+    """What the deliveries that the graph alone demands say about those that were counted."""
+    made, wanted = r.get("deliveries"), r.get("deliveries_expected")
+    if not _is(made, wanted):
+        return "counted from graph and posts alone"
+    if r.get("deliveries_exact") is False:
+        lost = r.get("redis_lost")
+        times = "" if not _is(lost) else " once" if lost == 1 else f" {lost:,} times"
+        return (f"Redis lost its memory{times}: some deliveries were made again; by the graph they are {wanted:,}")
+    return "counted from graph and posts alone: " + ("equal" if made == wanted else "NOT EQUAL")
+
+
+def encodings(redis: dict | None) -> str:
+    """How Redis holds the feeds, the most frequent way first; "" when it is not known.
+
+    >>> encodings({"encodings": {"skiplist": 508, "listpack": 3531}})
+    '3,531 feeds as listpack, 508 as skiplist'
+    """
+    redis = redis or {}
+    kinds = sorted((redis.get("encodings") or {}).items(), key=lambda kind: -kind[1])
+    if not kinds:
+        return f"feeds as {redis['encoding']}" if redis.get("encoding") else ""
+    return ", ".join(f"{n:,}{(' feed' if n == 1 else ' feeds') if i == 0 else ''} as {kind}" for i, (kind, n) in enumerate(kinds))
 
 
 def _figures(r: dict) -> list[tuple]:
@@ -133,10 +160,10 @@ def _figures(r: dict) -> list[tuple]:
     out.append((fig, "Few accounts have most of the followers. That is why one rule for all is dear.")
                if fig else (None, "Follower counts"))
     if _is(get("bytes_per_entry")):
-        encoding = (get("redis") or {}).get("encoding")
-        label = f"this run ({escape(str(encoding))})" if encoding else "this run"
-        rows = [(label, r["bytes_per_entry"]), ("the article's figure", ARTICLE_BYTES)]
-        out.append((plots.memory_bars(rows), "An entry is a post id and its time; the text is in the post cache."))
+        rows = [("this run", r["bytes_per_entry"]), ("the article's figure", ARTICLE_BYTES)]
+        mixture = encodings(get("redis"))
+        out.append((plots.memory_bars(rows), "An entry is a post id and its time; the text is in the post cache."
+                    + (f" Stored: {mixture}." if mixture else "")))
     else:
         out.append((None, "Memory an entry"))
     return out
@@ -163,18 +190,26 @@ def _section(i: int, fig, note: str) -> str:
 def _engines(engines) -> str:
     if not engines:
         return '<p class="missing">not measured</p>'
+    engines = [{("memory" if k == "memory_bytes" else k): (_megabytes(v) if k == "memory_bytes" else v)
+                for k, v in e.items()} for e in engines]
     keys = list(dict.fromkeys(k for e in engines for k in e))
     head = "".join(f'<th scope="col">{escape(str(k).replace("_", " "))}</th>' for k in keys)
-    body = "".join("<tr>" + "".join(_cell(e.get(k), i == 0) for i, k in enumerate(keys)) + "</tr>" for e in engines)
-    return (f'<div class="wide" tabindex="0" role="region" aria-label="Engines"><table><thead><tr>{head}</tr></thead>'
+    body = "".join("<tr>" + "".join(_cell(e.get(k), k, i == 0) for i, k in enumerate(keys)) + "</tr>" for e in engines)
+    return (f'<div class="wide" tabindex="0" role="region" aria-label="Engines"><table class="engines"><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>")
 
 
-def _cell(value, first: bool) -> str:
+def _megabytes(value) -> str:
+    return f"{value / 1e6:,.0f} MB" if _is(value) else ""
+
+
+def _cell(value, key, first: bool) -> str:
     text = {None: "", True: "yes", False: "no"}.get(value) if value is None or isinstance(value, bool) else \
-        _num(value) if _is(value) else str(value)
-    text = escape(re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text))  # a report is passed on, a password is not
-    return f'<th scope="row">{text}</th>' if first else f"<td>{text}</td>"
+        str(value) if key == "pid" else _num(value) if _is(value) else str(value)
+    text = escape(masked(text))  # a report is passed on, a password is not
+    if first:
+        return f'<th scope="row">{text}</th>'
+    return f'<td data-key="{escape(str(key).replace("_", " "))}">{text}</td>'
 
 
 def _row(name: str, value: str, meaning: str) -> str:
@@ -185,7 +220,7 @@ def _row(name: str, value: str, meaning: str) -> str:
 def _command(r: dict) -> str:
     if r.get("command"):
         return str(r["command"])
-    words = ["feedlab", "demo"]
+    words = [".venv/bin/feedlab", "demo"]  # what works in a fresh terminal, in the checkout
     for option, key in (("--graph", "graph"), ("--threshold", "threshold"), ("--feed-max", "feed_max"),
                         ("--posts", "posts"), ("--seed", "seed")):
         if r.get(key) is not None:
@@ -231,7 +266,9 @@ th, td { text-align: left; vertical-align: top; padding: 6px 12px 6px 0; border-
 .values :is(th, td):nth-child(2) { text-align: right; }
 .values td:nth-child(2) { font-variant-numeric: tabular-nums; font-weight: 600; }
 .values td:nth-child(2).missing { font-weight: 400; } .missing { color: var(--soft); font-style: italic; }
-.wide { overflow-x: auto; } .wide td, .wide th { white-space: nowrap; }
+.wide { overflow-x: auto; } .engines td { overflow-wrap: anywhere; font-size: 0.92rem; }
+.engines :is(th, td:is([data-key="source"], [data-key="version"], [data-key="pid"], [data-key="memory"])) {
+  white-space: nowrap; overflow-wrap: normal; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 16px; }
 .figure { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 16px; min-width: 0; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px; margin: 8px 0;
@@ -239,6 +276,10 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px
 @media (max-width: 600px) { .values thead { display: none; }
   .values tr { display: grid; grid-template-columns: 1fr auto; border-bottom: 1px solid var(--line); padding: 6px 0; }
   .values th, .values td { border: 0; padding: 0; }
+  .engines thead { display: none; } .engines :is(th, td) { display: block; border: 0; padding: 0; }
+  .engines tr { display: block; border-bottom: 1px solid var(--line); padding: 6px 0; }
+  .engines td { display: grid; grid-template-columns: 7em minmax(0, 1fr); } .engines td:empty { display: none; }
+  .engines td::before { content: attr(data-key); color: var(--soft); }
   .values td:nth-child(3) { grid-column: 1 / -1; font-size: 0.88rem; } .figure { padding: 12px; } }
 """
 

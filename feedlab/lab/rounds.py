@@ -33,7 +33,7 @@ AWAY = (*db.AWAY, RedisError, KafkaException, EngineDown)
 PATIENCE_S = 120       # how long an engine may be away before a run gives up
 USERS, LIVE = 60, 600  # posts not deleted, at most: so that everybody's whole scroll can be read after each leg
 LEG = 5                # rounds between two checks of everything
-READERS = 2
+READERS, PAUSE_S = 2, 0.01   # between two pages of a reader: flat out, two of them keep a JVM from starting for 25 s on two cores
 # FEED_MAX below what most users can scroll to, so that each scroll crosses the floor; batch below the large authors' followers, so that
 # slices are handed on; thresholds on both sides of the larger ones, so that some are pulled
 FEED_MAX, BATCH, THRESHOLDS = 60, 15, (12, 25, 45)
@@ -91,7 +91,7 @@ class Rounds:
         self.gates = {"write": threading.Event(), "read": threading.Event()}
         self.locks: dict[str, list[threading.Lock]] = {"write": [], "read": []}
         self.failures: list[BaseException] = []
-        self.made, self.heal, self.seconds = Counter(), {}, {}
+        self.made, self.heal, self.back_s, self.seconds = Counter(), {}, {}, {}
 
     # --- threads that write and read ---------------------------------------------------------------------------------------
 
@@ -127,6 +127,8 @@ class Rounds:
                     return
                 with lock:
                     step()
+                if kind == "read":
+                    self.over.wait(PAUSE_S)
         except BaseException as e:                 # looked at by whoever waits for the threads
             if not (self.over.is_set() and isinstance(e, EngineDown)):
                 self.failures.append(e)
@@ -253,7 +255,7 @@ class Rounds:
 
     def round(self, target: str) -> float:
         """Load, a kill at a random moment, back again, load, drained. Seconds from the kill until all queues were empty."""
-        self.wait(self.rng.uniform(0.05, 0.6))
+        self.wait(self.rng.uniform(0.2, 1.2))
         began = time.monotonic()
         if target in KINDS:
             self.workers.kill(target)
@@ -264,7 +266,8 @@ class Rounds:
             self.workers.watch()
         else:
             self.back()
-        self.wait(self.rng.uniform(0.05, 0.3))
+        self.back_s.setdefault(target, []).append(time.monotonic() - began)
+        self.wait(self.rng.uniform(0.1, 0.6))
         with self.held("write"):
             self.drain()
             return time.monotonic() - began
@@ -399,7 +402,8 @@ class Rounds:
             wipe(lab)
         return {
             "seed": self.seed, "rounds": rounds, "targets": {t: {
-                "rounds": len(h), "heal_p50_s": round(median(h), 2), "heal_max_s": round(max(h), 2),
+                "rounds": len(h), "back_p50_s": round(median(self.back_s[t]), 2), "heal_p50_s": round(median(h), 2),
+                "heal_max_s": round(max(h), 2),
                 "seconds": round(self.seconds[t][0], 1), "posts": self.seconds[t][1]} for t, h in self.heal.items()},
             **figures, "operations": dict(self.made), "workers_died": died, "seconds": round(time.monotonic() - began, 1)}
 
@@ -410,7 +414,8 @@ def run(settings: Settings, addresses: engines.Addresses, rounds: int = 3, seed:
 
     `lost`: posts that SQL shows to a user and a scroll did not, or that were acknowledged and are gone. `twice`: posts shown twice
     in a scroll. `wrong`: pages with a verdict (`verdicts` has the smallest of each kind). `unequal`: scrolls that differ from SQL
-    when drained. `heal`: from the kill until all queues were empty. `workers_died`: deaths that were no kill of ours. `consumer`:
+    when drained. `back`: from the kill until it answers (a worker: is started
+    again); `heal`: until all queues were empty. `workers_died`: deaths that were no kill of ours. `consumer`:
     settings of the Kafka consumer; a killed one is missed for session.timeout.ms, 10 s unless set.
 
     Raises BadInput (also for engines that are not ours to kill) and EngineDown.
@@ -438,8 +443,8 @@ def summary(result: dict) -> str:
     lines = [f"seed {result['seed']}: {result['posts']:,} posts, {result['lost']} lost, {result['twice']} twice, "
              f"{result['wrong']} of {result['pages']:,} pages wrong, {result['unequal']} of {result['scrolls']:,} scrolls unequal, "
              f"{result['seconds']:.0f} s"]
-    lines += [f"  {t:9} {f['rounds']} rounds in {f['seconds']:.0f} s, {f['posts']:,} posts; from the kill to drained "
-              f"p50 {f['heal_p50_s']:.1f} s, max {f['heal_max_s']:.1f} s" for t, f in result["targets"].items()]
+    lines += [f"  {t:9} {f['rounds']} rounds in {f['seconds']:.0f} s, {f['posts']:,} posts; from the kill until it was back "
+              f"p50 {f['back_p50_s']:.1f} s, until all was drained p50 {f['heal_p50_s']:.1f} s, max {f['heal_max_s']:.1f} s" for t, f in result["targets"].items()]
     return "\n".join(lines + result["verdicts"])
 
 

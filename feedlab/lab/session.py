@@ -15,6 +15,7 @@ from ..config import Settings
 from ..core.codec import Names
 from ..core.model import Page
 from ..core.snowflake import Snowflake
+from ..errors import BadInput
 from ..reader import Reader
 
 
@@ -62,7 +63,9 @@ def open_lab(settings: Settings, addresses: engines.Addresses | None = None):
 
 
 def wipe(lab: Lab) -> None:
-    """Remove everything of this lab's namespace from the engines, and nothing else."""
+    """Remove everything of this lab's namespace from the engines, and nothing else. Raises BadInput when the schema is not ours."""
+    if not db.ours(lab.conn, lab.settings.namespace):
+        raise BadInput(f"schema {lab.settings.namespace} was not made by feedlab; nothing was removed.")
     doomed = [*lab.names.topics, lab.names.dead]
     for future in lab.admin.delete_topics(doomed, operation_timeout=10).values():
         try:
