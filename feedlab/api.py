@@ -2,25 +2,39 @@
 
     feedlab serve            # binds to loopback unless told otherwise
 
-`X-User-Id` is the teaching stand-in for authentication: `who` is the one place that a team replaces. PostgreSQL is the truth: without
-Redis pages come from SQL, without Kafka writes wait in the outbox, without PostgreSQL everything is a 503 with Retry-After.
+`X-User-Id` is the teaching stand-in for authentication: `who` is the one place that a team replaces. PostgreSQL is the
+truth: without Redis pages come from SQL, without Kafka writes wait in the outbox, without PostgreSQL everything is a
+503 with Retry-After.
 """
-import hashlib
-import re
-import threading
-from contextlib import asynccontextmanager
-from typing import Annotated
 
+import asyncio
+import hashlib
+import json
+import logging
+import re
+import signal
+import threading
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Annotated, Literal
+
+import anyio.to_thread
 import psycopg
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.routing import APIRoute
+from prometheus_client import CONTENT_TYPE_LATEST
 from psycopg_pool import ConnectionPool, PoolTimeout
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from . import db, follows, kafka, metrics, outbox, posts, timeline
+from . import __version__, db, follows, kafka, metrics, posts, timeline
 from .config import Settings
 from .core.codec import Names
 from .core.model import MAX_ID, Page, Post
@@ -28,8 +42,24 @@ from .engines import Addresses
 from .errors import BadInput, ClockWentBack, Conflict, EngineDown, FeedlabError, NotFound
 from .reader import LIMIT, Reader
 
-BODY_MAX = 64 * 1024        # a post of 5,000 characters takes at most 60 kB as escaped JSON
+BODY_MAX = 320 * 1024  # the largest valid post, all of it escaped: 12 bytes for each of 5,000 + 10 x 2,000 characters
+HEADERS_MAX = 32 * 1024  # request line and headers together
+CONNECTIONS = 16  # to PostgreSQL, and as many requests at a time; the others wait for their turn
+POSTGRES_S = 2.0  # how long a request waits for a connection before it is a 503
+DEADLINE_S = 8.0  # how long it may take in all: an engine that hangs is a 503, too
 ID = r"^(0|[1-9][0-9]{0,18})$"
+# What OpenAPI says is plainer than what is checked: a pattern for "at most 2^63 - 1" would be unreadable. Ids pass
+# 9 x 10^18 in 2092.
+SAID_ID = {"pattern": r"^(0|[1-9][0-9]{0,17}|[1-8][0-9]{18})$"}
+SAID_CURSOR = {"pattern": r"^(0|[1-9][0-9]{0,14}|[1-8][0-9]{15}):(0|[1-9][0-9]{0,17}|[1-8][0-9]{18})$"}
+# and these are refused by `posts`, whose sentences are better than "does not match": a NUL, nothing but blanks
+SAID_NAME = {"pattern": r"^[^\x00]+$"}
+SAID_TEXT = {"pattern": r"^[^\x00]*[^\x00-\x20\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000][^\x00]*$"}
+# no \s: engines do not agree on what it is
+IMAGE = r"^https?://[^\x00-\x20\x7f-\xa0]+$"
+PROBLEM = "application/problem+json"
+
+log = logging.getLogger("feedlab.api")
 
 
 class Forbidden(FeedlabError):
@@ -40,14 +70,23 @@ class Unauthorized(FeedlabError):
     """Nobody says who is asking."""
 
 
-STATUS = {BadInput: 400, Unauthorized: 401, Forbidden: 403, NotFound: 404, Conflict: 409, ClockWentBack: 503, EngineDown: 503}
+STATUS = {
+    BadInput: 400,
+    Unauthorized: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Conflict: 409,
+    ClockWentBack: 503,
+    EngineDown: 503,
+}
 
 
-# --- what goes over the wire -------------------------------------------------------------------------------------------------
+# --- what goes over the wire --------------------------------------------------------------------
+
 
 class UserIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    name: str = Field(min_length=1, max_length=200, examples=["Ada"])
+    name: str = Field(min_length=1, max_length=200, examples=["Ada"], json_schema_extra=SAID_NAME)
 
 
 class UserOut(BaseModel):
@@ -58,8 +97,8 @@ class UserOut(BaseModel):
 
 class PostIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    content: str = Field(min_length=1, max_length=posts.TEXT_MAX, examples=["hello"])
-    images: list[Annotated[str, Field(max_length=2_000, pattern=r"^https?://[^\s]+$")]] = Field(default=[], max_length=10)
+    content: str = Field(min_length=1, max_length=posts.TEXT_MAX, examples=["hello"], json_schema_extra=SAID_TEXT)
+    images: list[Annotated[str, Field(max_length=2_000, pattern=IMAGE)]] = Field(default=[], max_length=10)
 
 
 class PostOut(BaseModel):
@@ -72,10 +111,14 @@ class PostOut(BaseModel):
 
 class PageOut(BaseModel):
     items: list[PostOut]
-    nextCursor: str | None = Field(description="Pass it as cursor to go on; null only at the true end. It works for ever.")
+    nextCursor: str | None = Field(
+        description="Pass it as cursor to go on; null only at the true end. It works for ever."
+    )
 
 
 class Problem(BaseModel):
+    """RFC 9457: `title` is the status in words, `detail` says what to do."""
+
     type: str = "about:blank"
     title: str
     status: int
@@ -84,28 +127,71 @@ class Problem(BaseModel):
 
 
 def _post(p: Post) -> PostOut:
-    return PostOut(id=str(p.id), authorId=str(p.author_id), content=p.content, images=list(p.images), createdAtMillis=p.created_at_ms)
+    return PostOut(
+        id=str(p.id),
+        authorId=str(p.author_id),
+        content=p.content,
+        images=list(p.images),
+        createdAtMillis=p.created_at_ms,
+    )
 
 
 def _page(p: Page) -> PageOut:
     return PageOut(items=[_post(x) for x in p.posts], nextCursor=p.next_cursor)
 
 
-# --- what a process keeps ------------------------------------------------------------------------------------------------------
+def _may(*codes: int, made: str = "") -> dict:
+    """The refusals of an operation, for OpenAPI; `made`: what a 201 created."""
+    said = {
+        c: {
+            "description": HTTPStatus(c).phrase,
+            "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for c in codes
+    }
+    if 503 in said:
+        said[503]["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}}
+    if made:
+        said[201] = {
+            "headers": {
+                "Location": {"schema": {"type": "string"}, "description": f"Where the {made} is.", "required": True}
+            }
+        }
+    return said
+
+
+# --- what a process keeps -----------------------------------------------------------------------
+
 
 class State:
-    """Pool, Redis client, reader, id generator: opened without waiting for any engine, so that the server starts and says what
-    is away instead of not starting."""
+    """Pool, Redis client, reader, id generator: opened without waiting for any engine, so that the server starts and
+    says what is away instead of not starting."""
 
     def __init__(self, settings: Settings, addresses: Addresses):
         self.settings, self.addresses, self.names = settings, addresses, Names(settings.namespace)
+        # tcp_user_timeout and statement_timeout: a network that swallows packets and a lock that never comes are "away", too
         self.pool = ConnectionPool(
-            addresses.postgres_url, min_size=1, max_size=16, timeout=3, open=False, check=ConnectionPool.check_connection,
-            reconnect_timeout=5, kwargs={"autocommit": True, "connect_timeout": 3, "application_name": "feedlab serve",
-                                         "options": f"-c search_path={settings.namespace}"})
+            addresses.postgres_url,
+            min_size=1,
+            max_size=CONNECTIONS,
+            max_waiting=200,
+            timeout=POSTGRES_S,
+            open=False,
+            check=ConnectionPool.check_connection,
+            reconnect_timeout=5,
+            kwargs={
+                "autocommit": True,
+                "connect_timeout": 2,
+                "application_name": "feedlab serve",
+                "tcp_user_timeout": 5_000,
+                "options": f"-c search_path={settings.namespace} -c statement_timeout={int(DEADLINE_S * 1000)}",
+            },
+        )
         self.redis = timeline.client(addresses.redis_url, timeout_s=1.0)
         self.reader = Reader(settings)
-        self._ids, self._lock = None, threading.Lock()
+        self.pings = ThreadPoolExecutor(6, "ping")  # apart from the requests' threads, which may all be waiting
+        self._ids = self._admin = None
+        self._tables, self._lock, self.away = False, threading.RLock(), False
 
     def ids(self, conn):
         with self._lock:
@@ -113,18 +199,60 @@ class State:
                 self._ids = db.ids(conn)
             return self._ids
 
+    def admin(self):
+        with self._lock:
+            if self._admin is None:
+                self._admin = kafka.admin(self.addresses.kafka_bootstrap)
+            return self._admin
+
+    def tables(self, conn) -> None:
+        """Make the tables when this process first meets PostgreSQL, which may be long after it started."""
+        if not self._tables:
+            with self._lock:
+                if not self._tables:
+                    try:
+                        db.apply_schema(conn, self.settings)
+                    except BadInput as e:  # of another version: not the asker's mistake
+                        raise EngineDown(str(e)) from None
+                    self._tables = True
+
+    def forget_tables(self) -> None:
+        self._tables, self._ids = False, None
+
+    @contextmanager
+    def connection(self):
+        """A connection, for a route to open in its own body: as a dependency it would be held between two turns of the
+        thread pool, and requests that wait for a connection could then keep every thread from those that have one.
+
+        When the last request waited in vain, this one hardly waits: PostgreSQL is away, and a queue of waiting requests
+        helps nobody.
+        """
+        try:
+            with self.pool.connection(timeout=0.2 if self.away else POSTGRES_S) as conn:
+                self.away = False
+                self.tables(conn)
+                yield conn
+        except PoolTimeout:
+            self.away = True
+            raise
+
+    def close(self) -> None:
+        self.pool.close()
+        self.redis.close()
+        self.pings.shutdown(wait=False, cancel_futures=True)
+
 
 def _state(request: Request) -> State:
     return request.app.state.feedlab
 
 
-def _conn(request: Request):
-    with _state(request).pool.connection() as conn:
-        yield conn
-
-
-def who(x_user_id: Annotated[str | None, Header(description="Who is asking; stands for a real login.", pattern=ID)] = None) -> int:
-    """The user who is asking. The only authentication there is: replace this dependency, and nothing else, by a real one."""
+def who(
+    x_user_id: Annotated[
+        str, Header(description="Who is asking; stands for a real login.", pattern=ID, json_schema_extra=SAID_ID)
+    ] = None,
+) -> int:
+    """The user who is asking. The only authentication there is: replace this dependency, and nothing else, by a real
+    one."""
     if x_user_id is None:
         raise Unauthorized("the header X-User-Id is missing. Send the id of the user who is asking.")
     return _whole(x_user_id, "the header X-User-Id")
@@ -137,85 +265,207 @@ def _whole(text: str, what: str) -> int:
 
 
 StateDep = Annotated[State, Depends(_state)]
-Conn = Annotated[psycopg.Connection, Depends(_conn)]
 Me = Annotated[int, Depends(who)]
-Id = Annotated[str, Path(pattern=ID, description="An id, as a decimal string.", examples=["7253000000000000000"])]
-Cursor = Annotated[str | None, Query(description="nextCursor of the page before, unchanged.", examples=["1760245800123:7253"])]
-Limit = Annotated[int, Query(ge=1, le=2**31 - 1, description="Posts a page; more than 50 is 50.")]
+Id = Annotated[
+    str,
+    Path(
+        pattern=ID,
+        json_schema_extra=SAID_ID,
+        description=f"An id, as a decimal string; at most {MAX_ID}.",
+        examples=["7253000000000000000"],
+    ),
+]
+# the form is checked by core.cursor, whose refusal is a 400; the pattern here is for OpenAPI alone
+Cursor = Annotated[
+    str,
+    Query(
+        description="nextCursor of the page before, unchanged. Malformed: 400.",
+        examples=["1760245800123:7253"],
+        json_schema_extra=SAID_CURSOR,
+    ),
+]
+Limit = Annotated[int, Query(ge=1, description="Posts a page; more than 50 is 50.")]
+Key = Annotated[
+    str, Header(min_length=1, max_length=200, description="The same key and post again: the same answer, one post.")
+]
+
+
+# --- JSON without surprises ---------------------------------------------------------------------
+
+
+def strict_json(body: bytes):
+    """RFC 8259 and no more: UTF-8, no NaN, no name twice, no number or depth beyond what Python takes. Raises
+    JSONDecodeError.
+
+    >>> strict_json(b'{"a": [1, null]}')
+    {'a': [1, None]}
+    """
+
+    def pairs(found: list[tuple]) -> dict:
+        if len(dict(found)) < len(found):
+            raise ValueError("a name appears twice in one object")
+        return dict(found)
+
+    def constant(name: str):
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        return json.loads(body.decode(), object_pairs_hook=pairs, parse_constant=constant)
+    except json.JSONDecodeError:
+        raise
+    except UnicodeDecodeError as e:
+        raise json.JSONDecodeError("the body is not UTF-8", "", e.start) from None
+    except RecursionError:
+        raise json.JSONDecodeError("the body is nested too deeply", "", 0) from None
+    except ValueError as e:
+        raise json.JSONDecodeError(str(e)[:100], "", 0) from None
+
+
+class _Strict(Request):
+    async def json(self):
+        return strict_json(await self.body())
+
+
+class _Route(APIRoute):
+    def get_route_handler(self):
+        handle = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handle(_Strict(request.scope, request.receive))
+
+        return strict
+
+
+# --- the application ----------------------------------------------------------------------------
+
+ABOUT = f"""An exact hybrid news feed. Ids are strings: they pass 2^53; an id is at most {MAX_ID}.
+Refusals are problem bodies (RFC 9457).
+
+`X-User-Id` says who is asking. It proves nothing: it is a teaching stand-in for authentication."""
 
 
 def make_app(settings: Settings, addresses: Addresses) -> FastAPI:
     """The application on engines at `addresses`; none of them need be up."""
+
     @asynccontextmanager
     async def lifespan(app: FastAPI):
+        anyio.to_thread.current_default_thread_limiter().total_tokens = CONNECTIONS
         app.state.feedlab = State(settings, addresses)
         app.state.feedlab.pool.open(wait=False)
         yield
-        app.state.feedlab.pool.close()
-        app.state.feedlab.redis.close()
+        app.state.feedlab.close()
 
-    refusals = {c: {"model": Problem, "content": {"application/problem+json": {}}} for c in (400, 401, 403, 404, 409, 413, 422, 503)}
-    app = FastAPI(title="feedlab", version="1", lifespan=lifespan, responses=refusals, separate_input_output_schemas=False)
+    app = FastAPI(
+        title="feedlab",
+        version=__version__,
+        description=ABOUT,
+        lifespan=lifespan,
+        separate_input_output_schemas=False,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.router.route_class = _Route
     _errors(app)
     _write(app)
     _read(app)
     _operate(app)
+    app.openapi = lambda: _openapi(app)
     return app
 
 
+def _openapi(app: FastAPI) -> dict:
+    """FastAPI's, with our problem in place of its own, and X-User-Id said to be needed (it is optional to FastAPI so
+    that its absence is a 401, not a 422)."""
+    if app.openapi_schema is None:
+        spec = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schemas = spec["components"]["schemas"]
+        schemas["Problem"] = Problem.model_json_schema()
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        for item in spec["paths"].values():
+            for operation in item.values():
+                for parameter in operation.get("parameters", []):
+                    parameter["required"] = parameter["required"] or parameter["name"] == "x-user-id"
+        app.openapi_schema = spec
+    return app.openapi_schema
+
+
 def _write(app: FastAPI) -> None:
-    @app.post("/api/users", status_code=201, tags=["users"])
-    def create_user(body: UserIn, conn: Conn, s: StateDep, response: Response) -> UserOut:
-        user, _ = s.ids(conn).next()
-        posts.create_user(conn, user, body.name)
+    @app.post("/api/users", status_code=201, tags=["users"], responses=_may(400, 409, 413, 422, 503, made="user"))
+    def create_user(body: UserIn, s: StateDep, response: Response) -> UserOut:
+        """Make a user; the id is ours to choose."""
+        with s.connection() as conn:
+            user, _ = s.ids(conn).next()
+            posts.create_user(conn, user, body.name)
         response.headers["Location"] = f"/api/users/{user}"
         return UserOut(id=str(user), name=body.name, followerCount=0)
 
-    @app.post("/api/posts", status_code=201, tags=["posts"])
-    def create_post(body: PostIn, me: Me, conn: Conn, s: StateDep, response: Response,
-                    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None) -> PostOut:
-        with metrics.WRITES.time():
+    @app.post(
+        "/api/posts", status_code=201, tags=["posts"], responses=_may(400, 401, 404, 409, 413, 422, 503, made="post")
+    )
+    def create_post(body: PostIn, me: Me, s: StateDep, response: Response, idempotency_key: Key = None) -> PostOut:
+        """Write a post. With an Idempotency-Key a retry is safe: the same key makes one post, and 409 with another
+        text."""
+        with metrics.WRITES.time(), s.connection() as conn:
             post = _once(conn, s, me, body, idempotency_key)
         response.headers["Location"] = f"/api/posts/{post.id}"
         return _post(post)
 
-    @app.delete("/api/posts/{post_id}", status_code=204, tags=["posts"])
-    def delete_post(post_id: Id, me: Me, conn: Conn, s: StateDep) -> None:
+    @app.delete("/api/posts/{post_id}", status_code=204, tags=["posts"], responses=_may(400, 401, 403, 404, 422, 503))
+    def delete_post(post_id: Id, me: Me, s: StateDep) -> None:
+        """Delete one's own post: it is hidden from every feed at once. Doing it twice is harmless."""
         i = _whole(post_id, "the post id")
-        row = conn.execute("select author_id from posts where id = %s", (i,)).fetchone()
-        if row is None:
-            raise NotFound(f"there is no post {i}.")
-        if row[0] != me:
-            raise Forbidden(f"post {i} is somebody else's; only its author may delete it.")
-        posts.delete(conn, s.names, me, i)
+        with s.connection() as conn:
+            row = conn.execute("select author_id from posts where id = %s", (i,)).fetchone()
+            if row is None:
+                raise NotFound(f"there is no post {i}.")
+            if row[0] != me:
+                raise Forbidden(f"post {i} is somebody else's; only its author may delete it.")
+            posts.delete(conn, s.names, me, i)
 
-    @app.put("/api/follows/{followee_id}", status_code=204, tags=["follows"])
-    def follow(followee_id: Id, me: Me, conn: Conn, s: StateDep) -> None:
-        follows.follow(conn, s.redis, s.names, me, _whole(followee_id, "the followee id"))
+    @app.put(
+        "/api/follows/{followee_id}", status_code=204, tags=["follows"], responses=_may(400, 401, 404, 409, 422, 503)
+    )
+    def follow(followee_id: Id, me: Me, s: StateDep) -> None:
+        """Follow somebody. Doing it twice is harmless; oneself is a 409."""
+        with s.connection() as conn:
+            follows.follow(conn, s.redis, s.names, me, _whole(followee_id, "the followee id"))
 
-    @app.delete("/api/follows/{followee_id}", status_code=204, tags=["follows"])
-    def unfollow(followee_id: Id, me: Me, conn: Conn, s: StateDep) -> None:
-        follows.unfollow(conn, s.redis, s.names, me, _whole(followee_id, "the followee id"))
+    @app.delete("/api/follows/{followee_id}", status_code=204, tags=["follows"], responses=_may(400, 401, 422, 503))
+    def unfollow(followee_id: Id, me: Me, s: StateDep) -> None:
+        """Follow no more. Their posts are hidden at once. Doing it twice is harmless."""
+        with s.connection() as conn:
+            follows.unfollow(conn, s.redis, s.names, me, _whole(followee_id, "the followee id"))
 
 
 def _once(conn, s: State, me: int, body: PostIn, key: str | None) -> Post:
-    """Create the post; with an Idempotency-Key, once. The key's row is taken first: a second request with it waits for the first to
-    commit, then answers with its post."""
+    """Create the post; with an Idempotency-Key, once. The key's row is taken first: a second request with it waits for
+    the first to commit, then answers with its post."""
     if key is None:
         return posts.create(conn, s.ids(conn), s.names, me, body.content, images=body.images)
     posts.check_text("the Idempotency-Key", key)
+    posts.check_text("the post", body.content, *body.images)  # before it is hashed
     digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest()
     drawn = s.ids(conn).next()
     with conn.transaction():
-        won = conn.execute("insert into idempotency_keys values (%s, %s, %s, %s) on conflict do nothing returning 1",
-                           (me, key, digest, drawn[0])).fetchone()
+        won = conn.execute(
+            "insert into idempotency_keys values (%s, %s, %s, %s) on conflict do nothing returning 1",
+            (me, key, digest, drawn[0]),
+        ).fetchone()
         if won:
             return posts.create(conn, _Drawn(drawn), s.names, me, body.content, images=body.images)
-    known, post_id = conn.execute("select digest, post_id from idempotency_keys where user_id = %s and key = %s",
-                                  (me, key)).fetchone()
+    known, post_id = conn.execute(
+        "select digest, post_id from idempotency_keys where user_id = %s and key = %s", (me, key)
+    ).fetchone()
     if known != digest:
         raise Conflict("this Idempotency-Key was used for another post. Use a new key for a new post.")
-    row = conn.execute("select id, author_id, created_at_ms, content, images from posts where id = %s", (post_id,)).fetchone()
+    row = conn.execute(
+        "select id, author_id, created_at_ms, content, images from posts where id = %s", (post_id,)
+    ).fetchone()
+    if row is None:
+        raise Conflict(
+            f"the post {post_id} that was made with this Idempotency-Key was removed. Use a new key for a new post."
+        )
     return Post(*row[:4], tuple(row[4]))
 
 
@@ -230,61 +480,107 @@ class _Drawn:
 
 
 def _read(app: FastAPI) -> None:
-    @app.get("/api/feed", tags=["feed"])
-    def feed(me: Me, conn: Conn, s: StateDep, cursor: Cursor = None, limit: Limit = LIMIT,
-             include: Annotated[str | None, Query(pattern="^self$", description="self: one's own posts, too, at once.")] = None
-             ) -> PageOut:
-        with metrics.PAGES.time():
+    @app.get("/api/feed", tags=["feed"], responses=_may(400, 401, 404, 422, 503))
+    def feed(
+        me: Me,
+        s: StateDep,
+        cursor: Cursor = None,
+        limit: Limit = LIMIT,
+        include: Annotated[Literal["self"], Query(description="self: one's own posts, too, at once.")] = None,
+    ) -> PageOut:
+        """A page of one's feed, newest first. It is short only when the feed ends, and only then is nextCursor null."""
+        with metrics.PAGES.time(), s.connection() as conn:
             page = s.reader.page(conn, s.redis, me, cursor, limit, own=include == "self")
         metrics.page(page.explain)
         return _page(page)
 
-    @app.get("/api/users/{user_id}/posts", tags=["users"])
-    def author_posts(user_id: Id, conn: Conn, s: StateDep, cursor: Cursor = None, limit: Limit = LIMIT) -> PageOut:
-        return _page(s.reader.author_page(conn, s.redis, _whole(user_id, "the user id"), cursor, limit))
+    @app.get("/api/users/{user_id}/posts", tags=["users"], responses=_may(400, 404, 422, 503))
+    def author_posts(user_id: Id, s: StateDep, cursor: Cursor = None, limit: Limit = LIMIT) -> PageOut:
+        """A page of one author's posts, in the same order and with the same cursor."""
+        with s.connection() as conn:
+            return _page(s.reader.author_page(conn, s.redis, _whole(user_id, "the user id"), cursor, limit))
 
-    @app.get("/api/users/{user_id}", tags=["users"])
-    def user(user_id: Id, conn: Conn) -> UserOut:
+    @app.get("/api/users/{user_id}", tags=["users"], responses=_may(400, 404, 422, 503))
+    def user(user_id: Id, s: StateDep) -> UserOut:
+        """One user."""
         i = _whole(user_id, "the user id")
-        row = conn.execute("select name from users where id = %s", (i,)).fetchone()
-        if row is None:
-            raise NotFound(f"there is no user {i}.")
-        return UserOut(id=str(i), name=row[0], followerCount=follows.followers(conn, i))
+        with s.connection() as conn:
+            row = conn.execute("select name from users where id = %s", (i,)).fetchone()
+            if row is None:
+                raise NotFound(f"there is no user {i}.")
+            return UserOut(id=str(i), name=row[0], followerCount=follows.followers(conn, i))
 
-    @app.get("/api/posts/{post_id}", tags=["posts"])
-    def post(post_id: Id, conn: Conn) -> PostOut:
+    @app.get("/api/posts/{post_id}", tags=["posts"], responses=_may(400, 404, 422, 503))
+    def post(post_id: Id, s: StateDep) -> PostOut:
+        """One post."""
         i = _whole(post_id, "the post id")
-        row = conn.execute("select id, author_id, created_at_ms, content, images from posts where id = %s and not deleted",
-                           (i,)).fetchone()
+        with s.connection() as conn:
+            row = conn.execute(
+                "select id, author_id, created_at_ms, content, images from posts where id = %s and not deleted", (i,)
+            ).fetchone()
         if row is None:
             raise NotFound(f"there is no post {i}.")
         return _post(Post(*row[:4], tuple(row[4])))
 
 
+# --- operation ----------------------------------------------------------------------------------
+
+# the page draws itself from /metrics and asks nobody else
+PAGE_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
 def _operate(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False, response_class=HTMLResponse)
+    async def live() -> HTMLResponse:
+        return HTMLResponse(
+            files("feedlab").joinpath("live.html").read_text(), headers={"Content-Security-Policy": PAGE_POLICY}
+        )
+
     @app.get("/healthz", tags=["operation"])
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """The process answers."""
         return {"status": "ok"}
 
-    @app.get("/readyz", tags=["operation"])
-    def readyz(s: StateDep, response: Response) -> dict[str, str]:
+    @app.get(
+        "/readyz",
+        tags=["operation"],
+        responses={
+            503: {
+                "description": "PostgreSQL is away",
+                "headers": {"Retry-After": {"schema": {"type": "integer"}}},
+                "content": {
+                    "application/json": {"schema": {"type": "object", "additionalProperties": {"type": "string"}}}
+                },
+            }
+        },
+    )
+    async def readyz(s: StateDep, response: Response) -> dict[str, str]:
         """Each engine, by name. 503 only without PostgreSQL: the others are done without for a while."""
-        said = {"postgres": _try(lambda: _ping(s)), "redis": _try(s.redis.ping),
-                "kafka": _try(lambda: kafka.admin(s.addresses.kafka_bootstrap).list_topics(timeout=2))}
+        asked = {"postgres": lambda: _ping(s), "redis": s.redis.ping, "kafka": lambda: s.admin().list_topics(timeout=2)}
+        loop = asyncio.get_running_loop()
+        answers = await asyncio.gather(*(loop.run_in_executor(s.pings, _try, call) for call in asked.values()))
+        said = dict(zip(asked, answers, strict=True))
         if said["postgres"] != "ok":
             response.status_code, response.headers["Retry-After"] = 503, "2"
         return said
 
-    @app.get("/metrics", tags=["operation"], response_class=Response)
+    @app.get(
+        "/metrics",
+        tags=["operation"],
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
     def prometheus(s: StateDep) -> Response:
-        """Prometheus text: each station."""
+        """Prometheus text: each station. One that is away is left out; the process's own figures are always there."""
         try:
-            with s.pool.connection() as conn:
-                metrics.stations(conn, s.redis, s.names, s.addresses.kafka_bootstrap)
-        except (PoolTimeout, *db.AWAY):
-            pass                                     # the process's own figures are there all the same
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+            with s.connection() as conn:
+                said = metrics.text(conn, s.redis, s.names, s.admin())
+        except (EngineDown, *db.AWAY):
+            said = metrics.text(None, s.redis, s.names, s.admin())
+        return Response(said, media_type=CONTENT_TYPE_LATEST)
 
 
 def _ping(s: State) -> None:
@@ -300,40 +596,79 @@ def _try(call) -> str:
         return f"away ({type(e).__name__})"
 
 
-# --- errors ------------------------------------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------
 
-def _problem(request: Request, status: int, title: str, detail: str) -> JSONResponse:
-    headers = {"Retry-After": "2"} if status == 503 else {}
-    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, "instance": request.url.path}
-    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+def problem(path: str, status: int, detail: str) -> dict:
+    """A problem body, with nothing in it that UTF-8 cannot hold."""
+    body = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "instance": path,
+    }
+    return {k: v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for k, v in body.items()}
+
+
+HEADERS = {
+    503: {"Retry-After": "2"},
+    401: {"WWW-Authenticate": 'X-User-Id realm="feedlab"'},
+    408: {"Connection": "close"},
+    413: {"Connection": "close"},
+    431: {"Connection": "close"},
+}
+
+
+def _problem(request: Request, status: int, detail: str, headers: dict | None = None) -> JSONResponse:
+    return JSONResponse(
+        problem(request.url.path, status, detail), status, HEADERS.get(status, {}) | (headers or {}), media_type=PROBLEM
+    )
 
 
 def _errors(app: FastAPI) -> None:
     @app.exception_handler(FeedlabError)
     def ours(request: Request, e: FeedlabError) -> JSONResponse:
-        status = next(code for kind, code in STATUS.items() if isinstance(e, kind))
-        return _problem(request, status, type(e).__name__, str(e))
+        return _problem(request, next(code for kind, code in STATUS.items() if isinstance(e, kind)), str(e))
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, e: RequestValidationError) -> JSONResponse:
-        said = "; ".join(f"{'.'.join(str(x) for x in err['loc'])}: {err['msg']}" for err in e.errors()[:5])
-        return _problem(request, 422, "Unprocessable", said.encode("utf-8", "replace").decode())
+        said = (
+            f"{'.'.join(str(x)[:100] for x in err['loc'])}: {err.get('ctx', {}).get('error', err['msg'])}"
+            for err in e.errors()[:5]
+        )
+        return _problem(request, 422, "; ".join(said))
 
     @app.exception_handler(HTTPException)
     def http(request: Request, e: HTTPException) -> JSONResponse:
-        answer = _problem(request, e.status_code, str(e.detail), f"{request.method} {request.url.path}: {e.detail}")
-        answer.headers.update(e.headers or {})
-        return answer
+        headers = dict(e.headers or {})
+        if e.status_code == 405:  # of all routes with this path; the framework names the first one's
+            methods = {
+                m
+                for r in app.routes
+                if hasattr(r, "path_regex") and r.path_regex.match(request.url.path)
+                for m in r.methods
+            }
+            headers["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+        return _problem(request, e.status_code, f"{request.method} {request.url.path}: {e.detail}", headers)
+
+    @app.exception_handler(psycopg.errors.UndefinedTable)
+    def wiped(request: Request, e: Exception) -> JSONResponse:
+        _state(request).forget_tables()  # somebody has dropped the namespace under us; they are made anew
+        return _problem(request, 503, "the tables are gone and will be made again. Try again in some seconds.")
 
     def away(request: Request, e: Exception) -> JSONResponse:
-        return _problem(request, 503, "EngineDown", "PostgreSQL does not answer. Try again in some seconds.")
-    for kind in (PoolTimeout, *db.AWAY):
+        return _problem(request, 503, "PostgreSQL does not answer. Try again in some seconds.")
+
+    for kind in db.AWAY:  # the pool's own errors are among them
         app.add_exception_handler(kind, away)
-    app.add_middleware(BodyLimit)
+    app.add_middleware(Edge)
 
 
-class BodyLimit:
-    """Refuses a body of more than 64 KiB with 413, whether it says its length or comes in chunks."""
+class Edge:
+    """Around every request: a head of at most HEADERS_MAX (431) and a body of at most BODY_MAX, whether it says its
+    length or comes in chunks (413); an end after DEADLINE_S (408 while the body is still coming, else 503); HEAD as GET
+    without the body; and whatever nobody foresaw is a problem body and one escaped line in the log."""
 
     def __init__(self, app):
         self.app = app
@@ -341,38 +676,159 @@ class BodyLimit:
     async def __call__(self, scope, receive, send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        got, started = 0, False
+        request, head, headers = Request(scope), scope["method"] == "HEAD", dict(scope["headers"])
+        got, started, over = 0, False, False
+        whole = b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0"
 
         async def counted():
-            nonlocal got
+            nonlocal got, whole
             message = await receive()
             got += len(message.get("body", b""))
+            whole = whole or not message.get("more_body")
             if got > BODY_MAX:
                 raise _TooLarge
             return message
 
         async def noted(message):
             nonlocal started
-            started = True
+            if over:
+                return  # too late: it has been answered
+            if message["type"] == "http.response.start":
+                started = True
+                metrics.RESPONSES.labels(message["status"]).inc()
+                message["headers"] = [
+                    *message["headers"],
+                    (b"x-content-type-options", b"nosniff"),
+                    (b"cache-control", b"no-store"),
+                ]
+            elif head:
+                message = message | {"body": b""}
             await send(message)
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
-        try:
-            if declared.isdigit() and int(declared) > BODY_MAX:
-                raise _TooLarge
-            await self.app(scope, counted, noted)
-        except _TooLarge:
+
+        async def refuse(status: int, detail: str) -> None:
             if not started:
-                await _problem(Request(scope), 413, "Too large", f"a body may have {BODY_MAX} bytes.")(scope, receive, send)
+                await _problem(request, status, detail)(scope, receive, noted)
+
+        async def handle() -> None:
+            declared = headers.get(b"content-length", b"0")
+            try:
+                # h11 limits what it keeps of an unfinished head; one that came in a single piece is measured here
+                if (
+                    sum(len(k) + len(v) + 4 for k, v in scope["headers"])
+                    + len(scope["raw_path"])
+                    + len(scope["query_string"])
+                    > HEADERS_MAX
+                ):
+                    return await refuse(431, f"request line and headers may have {HEADERS_MAX} bytes.")
+                if declared.isdigit() and int(declared[:20]) > BODY_MAX:
+                    raise _TooLarge
+                await self.app(scope | {"method": "GET"} if head else scope, counted, noted)
+            except _TooLarge as e:
+                await refuse(413, e.detail)
+            except Exception as e:
+                last = traceback.extract_tb(e.__traceback__)[-1]
+                log.error(
+                    "%s %s: %s at %s:%s: %s",
+                    scope["method"],
+                    ascii(request.url.path)[:300],
+                    type(e).__name__,
+                    last.filename,
+                    last.lineno,
+                    ascii(str(e))[:1000],
+                )
+                await refuse(500, "this should not happen; the server's log says more.")
+
+        work = asyncio.ensure_future(handle())
+        try:
+            done, _ = await asyncio.wait({work}, timeout=DEADLINE_S)
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+        if not done:
+            await refuse(
+                *(
+                    (503, f"no answer within {DEADLINE_S:g} s. Try again in some seconds.")
+                    if whole
+                    else (408, f"the body did not arrive within {DEADLINE_S:g} s.")
+                )
+            )
+            over = True
+            return
+        work.result()
 
 
-class _TooLarge(Exception):
-    pass
+class _TooLarge(HTTPException):
+    """An HTTPException, since FastAPI makes a 400 of whatever else is raised while it reads a body."""
+
+    def __init__(self):
+        super().__init__(413, f"a body may have {BODY_MAX} bytes.")
+
+
+# --- serving ------------------------------------------------------------------------------------
+
+
+def server(settings: Settings, addresses: Addresses, host: str = "127.0.0.1", port: int = 8080):
+    """A uvicorn server, not yet running. h11, not httptools: its limit of the headers' size is what we rely on."""
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Protocol(H11Protocol):
+        """What is not HTTP is refused with a problem body, too. Its bytes are neither answered nor logged."""
+
+        def send_400_response(self, msg: str) -> None:
+            status = 431 if len(self.conn.trailing_data[0]) >= HEADERS_MAX else 400
+            body = json.dumps(
+                problem("", status, f"{msg} Request line and headers may have {HEADERS_MAX} bytes.")
+            ).encode()
+            head = (
+                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: {PROBLEM}\r\n"
+                f"Content-Length: {len(body)}\r\n"
+                "Connection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
+            self.transport.close()
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            make_app(settings, addresses),
+            host=host,
+            port=port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=10,
+            http=Protocol,
+            h11_max_incomplete_event_size=HEADERS_MAX,
+            proxy_headers=False,
+            server_header=False,
+        )
+    )
 
 
 def serve(settings: Settings, addresses: Addresses, host: str = "127.0.0.1", port: int = 8080) -> None:
-    """Until SIGTERM or Ctrl-C; requests under way are finished."""
-    import uvicorn
-    uvicorn.run(make_app(settings, addresses), host=host, port=port, log_level="warning", timeout_graceful_shutdown=10,
-                h11_max_incomplete_event_size=32 * 1024)
+    """Until SIGTERM or Ctrl-C; requests under way are finished, then it returns."""
+    told = signal.SIGINT, signal.SIGTERM
+    # uvicorn raises the signal again once it has stopped; here that is the end of the work, not an error
+    before = {n: signal.signal(n, lambda *_: None) for n in told}
+    try:
+        server(settings, addresses, host, port).run()
+    finally:
+        for n, handler in before.items():
+            signal.signal(n, handler)
 
 
+@contextmanager
+def in_thread(settings: Settings, addresses: Addresses, port: int = 0):
+    """The same server in a thread of this process, for notebooks and tests: gives its URL, and stops it at the end."""
+    made = server(settings, addresses, port=port)
+    thread = threading.Thread(target=made.run, daemon=True, name="feedlab serve")
+    thread.start()
+    until = time.monotonic() + 20
+    while not made.started:
+        if not thread.is_alive() or time.monotonic() > until:
+            raise EngineDown(f"the API did not start on port {port}. Is the port in use?")
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{made.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        made.should_exit = True
+        thread.join(20)

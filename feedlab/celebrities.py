@@ -78,12 +78,13 @@ class LocalCopies:
         found = self._copies.get(author)
         return found[1] if found and self.clock() < found[0] else None
 
-    def put(self, author: int, head: Timeline) -> Timeline:
-        """Keep a head that was read from Redis. The age is jittered by a fifth, so that copies do not expire together."""
+    def put(self, author: int, head: Timeline, asked_at: float | None = None) -> Timeline:
+        """Keep a head that was asked of Redis at `asked_at` (this clock): its age counts from before the question, whatever held the
+        reader up since. The age is jittered by a fifth, so that copies do not expire together."""
         if self.ttl_s > 0 and head.floor is not None:
             if len(self._copies) >= self.most:
                 self._copies.clear()           # rare and simple: they last seconds anyway
-            self._copies[author] = (self.clock() + self.ttl_s * random.uniform(0.8, 1.0), head)
+            self._copies[author] = ((self.clock() if asked_at is None else asked_at) + self.ttl_s * random.uniform(0.8, 1.0), head)
         return head
 
     def clear(self) -> None:

@@ -11,6 +11,7 @@ from redis.exceptions import RedisError
 
 from . import db, kafka, outbox, repair
 from .core.codec import Event, Names
+from .engines import away
 from .errors import EngineDown
 
 FLAGGED_BELOW = """
@@ -107,6 +108,7 @@ def run(settings, addresses, marks: Marks, stop: Callable[[], bool], say: Callab
             trouble = False
         except (EngineDown, RedisError, *db.AWAY) as e:
             if not trouble:
-                say(f"control: waiting, since {str(e).splitlines()[0]}")
+                say("control: waiting, since " + away(e, postgres=addresses.postgres_url, redis=addresses.redis_url,
+                                                      kafka=addresses.kafka_bootstrap))
             conn, trouble = None, True
         time.sleep(every_s)

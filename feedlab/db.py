@@ -34,12 +34,9 @@ def connect(url: str, namespace: str, application: str = "feedlab", timeout_s: i
 
 
 def _reason(e: Exception, url: str) -> str:
-    """The first line of what libpq says (it has host, port and cause), without anything between // and @."""
-    line = (str(e).strip().splitlines() or ["no reason given"])[0].strip().rstrip(".")
-    secret = url.partition("//")[2].rpartition("@")[0].partition(":")[2]
-    for part in {secret, *secret.split()} - {""}:
-        line = line.replace(part, "***")
-    return line
+    """The first line of what libpq says (it has host, port and cause), without the password."""
+    from .engines.base import masked        # not at import: engines imports us
+    return masked((str(e).strip().splitlines() or ["no reason given"])[0].strip().rstrip("."), url)
 
 
 def ours(conn: Connection, namespace: str) -> bool:

@@ -57,29 +57,29 @@ class Reader:
         `own` adds the user's own posts, straight from SQL: read-your-writes (article, section 10). Raises BadInput (cursor, limit) and NotFound (user). Redis may be away: the answer is then SQL's.
         """
         before, limit = cursors.parse(cursor), check_limit(limit)
-        ex = Explain()
+        ex, expires = Explain(), self.expiry()      # before the visit is looked at: a feed must never outlive its reader's activity
         known, here, lapsed, flagged = conn.execute(ASK, {"user": user, "ttl": self.settings.feed_ttl_s}).fetchone()
         ex.sql_queries += 1
         if not known:
             raise NotFound(f"there is no user {user}. Create the user first, or load a graph with `feedlab load`.")
         try:
-            return timeline.with_functions(r, lambda: self._page(conn, r, user, here, lapsed, flagged, before, limit, own, ex))
+            return timeline.with_functions(r, lambda: self._page(conn, r, user, here, lapsed, flagged, before, limit, own, expires, ex))
         except RedisError as e:
             ex.feed, ex.flagged = "moved" if isinstance(e, _Moved) else "unreachable", 0
             return self._cut(conn, None, user, self._sql(conn, user, before, limit, own, ex), limit, own, ex)
 
-    def _page(self, conn, r, user, here, lapsed, flagged, before, limit, own, ex) -> Page:
+    def _page(self, conn, r, user, here, lapsed, flagged, before, limit, own, expires, ex) -> Page:
         if lapsed:                              # a feed that outlived the activity window all the same has holes (R01)
             r.unlink(self.names.feed(user))
             ex.redis_trips += 1
         if not here and posts.visit(conn, user):           # recorded before the feed can exist (protocol rule 8)
             ex.sql_queries += 1
-            timeline.touch(r, self.names.feed(user), self._expiry())
+            timeline.touch(r, self.names.feed(user), expires)
             ex.redis_trips += 1
         feed, heads = self._fetch(r, user, flagged, before, limit, ex)
         ex.feed = "pushed"
         if not feed.exists:
-            ex.feed = "rebuilt" if self._rebuild(conn, r, user, ex) else "building"
+            ex.feed = "rebuilt" if self._rebuild(conn, r, user, expires, ex) else "building"
             feed = timeline.get(r, self.names.feed(user), before, limit + 1)
             ex.redis_trips += 1
         for author, head in heads.items():
@@ -117,14 +117,14 @@ class Reader:
         heads = {a: copy for a in flagged if (copy := self.copies.get(a))}
         ex.local_hits = len(heads)
         missing = [a for a in flagged if a not in heads]
-        pipe = r.pipeline(transaction=False)
+        pipe, asked_at = r.pipeline(transaction=False), self.copies.clock()
         timeline.read(pipe, self.names.feed(user), before, limit + 1)
         for a in missing:
             timeline.read(pipe, self.names.celeb(a), n=celebrities.HEAD)
         feed, *rest = map(timeline.parse, pipe.execute())
         ex.redis_trips += 1
         for a, t in zip(missing, rest, strict=True):
-            heads[a] = self.copies.put(a, celebrities.head(t))
+            heads[a] = self.copies.put(a, celebrities.head(t), asked_at)
         return feed, heads
 
     def _pushed(self, r, user: int, t: Timeline, before: Entry, ex: Explain) -> Iterator[Entry]:
@@ -212,11 +212,11 @@ class Reader:
 
     # --- rebuild (protocol rule 4) -------------------------------------------------------------------------------------------
 
-    def _expiry(self) -> int:
+    def expiry(self) -> int:
         """Absolute, epoch ms: the feed is gone a day before its reader would leave the follower query."""
         return int((self.clock() + self.settings.feed_ttl_s) * 1000)
 
-    def _rebuild(self, conn, r, user: int, ex: Explain) -> bool:
+    def _rebuild(self, conn, r, user: int, expires: int, ex: Explain) -> bool:
         """Make the feed from SQL, unless somebody else is at it. The key exists before SQL is read, so that what commits
         afterwards is delivered to it."""
         if posts.visit(conn, user):
@@ -230,7 +230,7 @@ class Reader:
         rows = pull.page(conn, user, timeline.START, feed_max + 1)
         ex.sql_queries += 2
         ex.redis_trips += 1
-        return timeline.complete(r, key, token, rows, feed_max, self._expiry())
+        return timeline.complete(r, key, token, rows, feed_max, expires)
 
 
 def visible(conn: Connection, user: int, ids: list[int], own: bool = False) -> set[int]:

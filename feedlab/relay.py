@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from . import db, kafka
 from .config import Settings
 from .core.codec import Names
+from .engines import away
 
 SLICES = 16      # as in the generated column outbox.slice
 
@@ -86,7 +87,7 @@ class Relay:
                     self.wait(self.settings.relay_poll_s)
             except (psycopg.Error, KafkaException, db.EngineDown, BufferError) as e:
                 if not trouble:
-                    say(f"relay: waiting, since {str(e).splitlines()[0]}")
+                    say("relay: waiting, since " + away(e, postgres=self.postgres_url, kafka=self.bootstrap))
                 trouble = True
                 self.close()
                 time.sleep(0.2)

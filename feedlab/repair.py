@@ -20,7 +20,7 @@ def warm(conn: db.Connection, r: redis.Redis, settings: Settings, users: Sequenc
     """
     names, feed_max, built = Names(settings.namespace), db.knobs(conn)["feed_max"], 0
     for at in range(0, len(users), 500):
-        some = [int(u) for u in users[at:at + 500]]
+        some, expires = [int(u) for u in users[at:at + 500]], int((time.time() + settings.feed_ttl_s) * 1000)
         conn.execute("insert into user_activity (user_id) select unnest(%s::bigint[]) on conflict (user_id) do update "
                      "set last_seen_at = excluded.last_seen_at", (some,))
         for u in some:
@@ -28,7 +28,7 @@ def warm(conn: db.Connection, r: redis.Redis, settings: Settings, users: Sequenc
             token = timeline.begin(r, key, settings.building_s)
             if token:
                 rows = pull.page(conn, u, START, feed_max + 1)
-                built += timeline.complete(r, key, token, rows, feed_max, int((time.time() + settings.feed_ttl_s) * 1000))
+                built += timeline.complete(r, key, token, rows, feed_max, expires)
         tick(at + len(some))
     return built
 

@@ -123,6 +123,15 @@ local function drop(keys, args)
   return done(keys[1], args[1], args[3], keys[2], c)
 end
 
+-- adopt: KEYS progress; ARGV mark, then (field, expected, next)... All places are set, or none.
+local function adopt(keys, args)
+  local whole = redis.call('HDEL', keys[1], args[1]) == 1
+  for a = 2, #args, 3 do whole = whole and guard(keys[1], args[a], args[a + 1]) end
+  if not whole then return 0 end
+  for a = 2, #args, 3 do redis.call('HSET', keys[1], args[a], args[a + 2]) end
+  return 1
+end
+
 -- begin: KEYS timeline; ARGV token, milliseconds to live. 1 when the caller is now its builder.
 local function begin(keys, args)
   if redis.call('EXISTS', keys[1]) == 1 then return 0 end
@@ -179,6 +188,7 @@ end
 redis.register_function('feedlab_deliver', deliver)
 redis.register_function('feedlab_remove', remove)
 redis.register_function('feedlab_drop', drop)
+redis.register_function('feedlab_adopt', adopt)
 redis.register_function('feedlab_begin', begin)
 redis.register_function('feedlab_complete', complete)
 redis.register_function('feedlab_touch', touch)

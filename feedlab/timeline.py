@@ -149,6 +149,20 @@ def drop_all(r: redis.Redis, namespace: str) -> int:
     return dropped
 
 
+# --- a consumer takes over a place that Redis does not know ------------------------------------------------------------------
+
+def mark(r: redis.Redis, progress: str) -> str:
+    """Leave a mark beside the places, to see later that it is still the same Redis. Returns it."""
+    token = secrets.token_hex(8)
+    r.hset(progress, f"adopting:{token}", "1")
+    return token
+
+
+def adopt(r: redis.Redis, progress: str, token: str, moves: list[tuple[str, str, str]]) -> bool:
+    """Set places, `moves` = (field, as it was read, new), if the mark is still there and none has changed. False: read again."""
+    return bool(r.fcall(f"{LIBRARY}_adopt", 1, progress, f"adopting:{token}", *(x for move in moves for x in move)))
+
+
 # --- the consumer's calls: each moves its place in the partition in the same call -----------------------------------------
 
 def deliver(pipe, names, place: tuple[str, str, str], keys: list[str], entries: Iterable[Entry], feed_max: int, *,

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +36,17 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+NAMESPACE = r"^[a-z][a-z0-9_]{0,30}$"  # that of config.Settings, whose import would cost every `--help`
+
+
+def _namespace(value) -> str:
+    if re.fullmatch(NAMESPACE, str(value)):
+        return str(value)
+    raise typer.BadParameter(
+        f"{_shown(str(value))} is not the name of a namespace (a letter from a to z, then at most 30 of a to z, 0 to 9 and _)."
+    )
+
+
 @app.callback()
 def _root(
     version: Annotated[
@@ -43,7 +55,7 @@ def _root(
     namespace: Annotated[
         str | None,
         typer.Option(
-            "--namespace", "-n", metavar="NAME", show_default=False,
+            "--namespace", "-n", parser=_namespace, metavar="NAME", show_default=False,
             help="Work in this namespace: its own tables, keys and topics (FEEDLAB_NAMESPACE; default feedlab, demo for the demo).",
         ),
     ] = None,
@@ -81,6 +93,13 @@ def text(value) -> str:
     if not str(value).strip():
         raise typer.BadParameter("this is empty; write some text.")
     return str(value)
+
+
+def file(value) -> Path:
+    """A file that is to be read. An empty name would be the current folder."""
+    if str(value):
+        return Path(value)
+    raise typer.BadParameter("this is empty; name a file.")
 
 
 def way(value) -> str:

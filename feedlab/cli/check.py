@@ -68,8 +68,8 @@ def _print(r: dict) -> None:
 
     used = ", ".join(f"{name} {n}" for name, n in r["faults_used"].items())
     show.line(
-        f"{r['system']}: {r['histories']} histories and {r['catalogue']} of the catalogue, {r['pages']:,} pages, "
-        f"{r['wrong']} histories wrong, seed {r['seed']}, {r['seconds']} s"
+        f"{r['system']}: {show.count(r['histories'], 'history')} and {r['catalogue']} of the catalogue, {r['pages']:,} pages, "
+        f"{show.count(r['wrong'], 'history')} wrong, seed {r['seed']}, {r['seconds']} s"
     )
     show.line(f"histories holding: {used or 'no fault'}")
     for sentence in r["verdicts"][:60]:

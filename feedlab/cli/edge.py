@@ -9,8 +9,16 @@ import sys
 
 from ..errors import FeedlabError
 
-# first part of the module that an exception's class lives in -> the engine that it speaks of
-ENGINE = {"psycopg": "PostgreSQL", "redis": "Redis", "confluent_kafka": "Kafka", "cimpl": "Kafka"}
+# what Ctrl-C leaves behind, by command
+STANDS = {
+    "up": "what has started stays up; `feedlab up` goes on from there, `feedlab down` stops it",
+    "down": "some engines may still run; `feedlab down` again stops the rest",
+    "load": "the graph is in as a whole or not at all; `feedlab load` again is harmless",
+    "demo": "its namespace is half filled, the next `feedlab demo` empties it first; the engines stay up",
+    "lab": "the engines stay up, `feedlab down` stops them; `feedlab lab` starts again",
+    "check": "no verdict; the engines stay up",
+}
+STANDS_ELSE = "what was written before stays, and the engines are as they were"
 
 
 def group():
@@ -20,7 +28,23 @@ def group():
     from . import check, demo, engines, feed, lab, pipeline, serve, trace  # noqa: F401  each adds its commands
     from .app import app
 
-    return typer.main.get_command(app)
+    found = typer.main.get_command(app)
+    for c in (found, *found.commands.values()):
+        _plain_help(c)
+    return found
+
+
+def _plain_help(c) -> None:
+    """Without the <bool> that typer prints beside --help."""
+    made = c.get_help_option
+
+    def get_help_option(ctx):
+        option = made(ctx)
+        if option is not None:
+            option.metavar = ""
+        return option
+
+    c.get_help_option = get_help_option
 
 
 def run(argv: list[str] | None = None) -> int:
@@ -32,9 +56,9 @@ def run(argv: list[str] | None = None) -> int:
     try:
         code = group().main(args or ["--help"], prog_name="feedlab", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return interrupted(args) if code == 130 else code if isinstance(code, int) else 0
     except KeyboardInterrupt:
-        return 130
+        return interrupted(args)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit complains again
         return 1
@@ -46,17 +70,25 @@ def run(argv: list[str] | None = None) -> int:
         return 2
 
 
+def interrupted(args: list[str]) -> int:
+    """130, and one line that says what stands."""
+    words = [w for before, w in zip(["", *args], args, strict=False)
+             if not w.startswith("-") and before not in ("-n", "--namespace")]
+    print(f"feedlab: interrupted; {STANDS.get(words[0] if words else '', STANDS_ELSE)}.", file=sys.stderr)
+    return 130
+
+
 def sentence(e: BaseException) -> str | None:
     """What to tell the user; None for an error that nobody foresaw, whose traceback is then shown."""
     if isinstance(e, FeedlabError):
         return re.sub(r"([.?!])\.(?=\s|$)", r"\1", " ".join(str(e).split()))  # a cause may bring its own full stop
     if hasattr(e, "format_message"):
         return _usage(e)
-    for kind in type(e).__mro__:
-        if name := ENGINE.get(kind.__module__.partition(".")[0]):
-            from ..engines.base import short
+    from ..engines.base import TITLES, VARIABLES, engine_of, short
 
-            return f"{name}: {short(e).rstrip('.')}. `feedlab doctor` says what is wrong."
+    if name := engine_of(e):
+        given = os.environ.get(VARIABLES[name], "")
+        return f"{TITLES[name]}: {short(e, given).rstrip('.')}. `feedlab doctor` says what is wrong."
     if isinstance(e, OSError):
         about = f"{e.filename}: " if e.filename else ""
         return f"{about}{e.strerror or e}. `feedlab doctor` looks at the state folder and the disk."

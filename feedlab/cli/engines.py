@@ -79,7 +79,7 @@ def status(json: AsJson = False) -> None:
         )
     else:
         _print_engines(found)
-        _print_pipeline(flow, well, s.namespace)
+        _print_pipeline(flow, well, s.namespace, well and flow is None and _written(s, "demo"))
     raise typer.Exit(0 if well else 1)
 
 
@@ -105,6 +105,14 @@ def pipeline(s) -> dict | None:
     return {"outbox": waiting, "lag": lag, "dead_letters": stats.get("dead", 0), "knobs": knobs, "counters": stats}
 
 
+def _written(s, namespace: str) -> bool:
+    """Whether there are posts in another namespace."""
+    from .. import db, engines
+
+    with db.connect(engines.addresses(s).postgres_url, namespace) as conn:
+        return conn.execute("select to_regclass(%s) is not null", (f"{namespace}.posts",)).fetchone()[0]
+
+
 def _print_engines(found) -> None:
     from . import show
 
@@ -125,12 +133,12 @@ def _print_engines(found) -> None:
     show.console().print(t)
 
 
-def _print_pipeline(flow: dict | None, well: bool, namespace: str) -> None:
+def _print_pipeline(flow: dict | None, well: bool, namespace: str, demo: bool = False) -> None:
     from . import show
 
     if flow is None:
         show.line(
-            f"pipeline: nothing written in namespace {namespace} yet; `feedlab demo` fills it"
+            _nothing(namespace, demo)
             if well
             else "pipeline: not asked, since an engine is not well; `feedlab doctor` says what is wrong"
         )
@@ -146,6 +154,16 @@ def _print_pipeline(flow: dict | None, well: bool, namespace: str) -> None:
     ):
         t.add_row(*row)
     show.console().print(t)
+
+
+def _nothing(namespace: str, demo: bool) -> str:
+    """What fills an empty namespace, and where the demo's data are if there are any."""
+    option = "" if namespace == "feedlab" else f" -n {namespace}"
+    fill = f"`feedlab{option} load FILE` and `feedlab{option} post USER TEXT` fill it"
+    if namespace == "demo":
+        return f"pipeline: nothing written in namespace demo yet; `feedlab demo` fills it, {fill.replace('fill it', 'too')}"
+    there = "; what the demo left is in namespace demo: `feedlab -n demo status`" if demo else ""
+    return f"pipeline: nothing written in namespace {namespace} yet; {fill}{there}"
 
 
 @command(ENGINES, "feedlab doctor", "feedlab doctor --json")
@@ -172,5 +190,9 @@ def doctor(json: AsJson = False) -> None:
                 style=None if f.ok else "red",
             )
         show.console().print(t)
-        show.line("all is well" if well else f"{sum(not f.ok for f in found)} of {len(found)} need mending, see above")
+        show.line("all is well" if well else _to_mend(sum(not f.ok for f in found), len(found)))
     raise typer.Exit(0 if well else 1)
+
+
+def _to_mend(n: int, of: int) -> str:
+    return f"{n} of {of} {'needs' if n == 1 else 'need'} mending, see above"

@@ -133,7 +133,9 @@ def feed(
     from .opened import store
 
     cursors.parse(cursor)  # before an engine is asked
-    limit = check_limit(limit)
+    asked, limit = limit, check_limit(limit)
+    if asked > limit:
+        show.line(f"--limit {asked} is cut to {limit}, the most that a page holds", err=True)
     with store() as s:
         page = Reader(s.settings).page(s.conn, s.redis, user, cursor, limit)
     if json:
@@ -145,7 +147,7 @@ def feed(
     if page.posts:
         t = show.table(None, "Time", "Post", "Author", "Text", keep=("Time", "Post", "Author"))
         for p in page.posts:
-            pictures = f"  ({len(p.images)} image{'s' if len(p.images) > 1 else ''})" if p.images else ""
+            pictures = f"  ({show.count(len(p.images), 'image')})" if p.images else ""
             t.add_row(show.when(p.created_at_ms), str(p.id), str(p.author_id), show.clean(p.content) + pictures)
         show.console().print(t)
     else:
@@ -216,7 +218,7 @@ def _print_explain(ex) -> None:
         ("hidden by the filter", f"{e['hidden']} (deleted, or no longer followed)"),
         ("went below the floor", "yes" if e["below_floor"] else "no"),
         ("sources touched", str(e["sources"])),
-        ("round trips", f"{e['redis_trips']} to Redis, {e['sql_queries']} queries to PostgreSQL"),
+        ("round trips", f"{e['redis_trips']} to Redis, {show.count(e['sql_queries'], 'query')} to PostgreSQL"),
     ):
         t.add_row(*row)
     show.console().print(t)

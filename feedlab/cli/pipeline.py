@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .app import PIPELINE, AsJson, Directed, command, knob
+from .app import PIPELINE, AsJson, Directed, command, file, knob
 
 
 @command(
@@ -21,6 +21,7 @@ def load(
     graph: Annotated[
         Path,
         typer.Argument(
+            parser=file,
             metavar="GRAPH",
             show_default=False,
             help="Edge list: text or CSV, gzipped or not, with or without a header.",
@@ -60,8 +61,8 @@ def load(
         )
     else:
         show.line(
-            f"loaded: {counts['new_users']:,} users and {counts['new_follows']:,} follows are new; "
-            f"{dropped:,} timelines dropped, to be rebuilt at the next read"
+            f"loaded: {show.count(counts['new_users'], 'new user')} and {show.count(counts['new_follows'], 'new follow')}; "
+            f"{show.count(dropped, 'timeline')} dropped, to be rebuilt at the next read"
         )
 
 
@@ -75,11 +76,12 @@ def relay() -> None:
     An engine that is away is waited for. Exit code 0 when told to stop.
     """
     from ..relay import Relay
+    from . import show
 
     with told_to_stop() as stop:
         s, a = loop_start("relay", stop)
         moved = Relay(s, a.postgres_url, a.kafka_bootstrap).run(stop, say)
-        say(f"relay: stopped, {moved:,} rows moved to Kafka")
+        say(f"relay: stopped, {show.count(moved, 'row')} moved to Kafka")
 
 
 @command(PIPELINE, "feedlab fanout", "FEEDLAB_BATCH=200 feedlab fanout")
@@ -89,11 +91,15 @@ def fanout() -> None:
     An engine that is away is waited for. Exit code 0 when told to stop.
     """
     from ..fanout import FanOut
+    from . import show
 
     with told_to_stop() as stop:
         s, a = loop_start("fanout", stop)
         done = FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap).run(stop, say)
-        say(f"fanout: stopped, {done.records:,} records, {done.deliveries:,} feed writes, {done.dead:,} dead letters")
+        say(
+            f"fanout: stopped, {show.count(done.records, 'record')}, {show.count(done.deliveries, 'feed write')}, "
+            f"{show.count(done.dead, 'dead letter')}"
+        )
 
 
 def say(text: str) -> None:
@@ -148,10 +154,21 @@ def loop_start(name: str, stop):
             break
         except (EngineDown, *db.AWAY) as e:
             if not trouble:
-                say(f"{name}: waiting, since {str(e).splitlines()[0]}")
+                say(f"{name}: waiting, since {_why(e, a)}")
             trouble = True
             time.sleep(0.2)
     return s, a
+
+
+def _why(e: BaseException, a) -> str:
+    """Host, port, or another program on that port: which is it? Else what the driver said."""
+    from .. import engines
+    from ..engines import yours
+
+    for name in ("postgres", "kafka"):
+        if why := yours.unreachable(name, a.of(name)):
+            return f"{yours.TITLES[name]} does not answer: {why}"
+    return engines.away(e, postgres=a.postgres_url, redis=a.redis_url, kafka=a.kafka_bootstrap)
 
 
 # --- the live knobs --------------------------------------------------------------------------------------------------

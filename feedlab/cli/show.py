@@ -61,6 +61,15 @@ def when(ms: int) -> str:
         return f"{ms} ms"
 
 
+def count(n: int, one: str) -> str:
+    """
+    >>> count(1, "user"), count(2500, "feed write"), count(0, "history"), count(2, "query")
+    ('1 user', '2,500 feed writes', '0 histories', '2 queries')
+    """
+    many = one[:-1] + "ies" if one.endswith("y") and one[-2:-1] not in "aeiou" else one + "s"
+    return f"{n:,} {one if n == 1 else many}"
+
+
 def size(n: int | None) -> str:
     return "" if n is None else f"{n / 1e6:,.0f} MB"
 

@@ -1,5 +1,6 @@
 """`trace`: where one post is."""
 
+from . import show
 from .app import PIPELINE, AsJson, PostId, command
 
 
@@ -9,7 +10,6 @@ def trace(post: PostId, json: AsJson = False) -> None:
     from ..config import settings
     from ..lab.session import open_lab
     from ..lab.trace import trace as follow
-    from . import show
 
     with open_lab(settings()) as lab:
         t, slices = follow(lab, post), lab.names.slices
@@ -53,7 +53,7 @@ def _kafka(t, slices: str) -> str:
 
 def _decision(t, keep_s: int) -> str:
     if t.decision == "pushed":
-        return f"pushed: {t.deliveries:,} feed write{'' if t.deliveries == 1 else 's'}, one an active follower"
+        return f"pushed: {show.count(t.deliveries, 'feed write')}, one an active follower"
     if t.decision == "pulled":
         return "pulled: readers take it from celeb:{}:recent{}".format(
             t.author, ", where it is" if t.in_celebrity_timeline else " or, below its floor, from SQL"
@@ -61,7 +61,7 @@ def _decision(t, keep_s: int) -> str:
     if t.decision == "gone":
         return "deleted before it was delivered, or its trace has expired"
     if t.decision == "pending":
-        return "none yet" + (f": {t.lag:,} records wait for `feedlab fanout`" if t.lag else "")
+        return "none yet" + (f": {show.count(t.lag, 'record')} still to be handled by `feedlab fanout`" if t.lag else "")
     return f"unknown: traces are kept for {keep_s:,} s" if keep_s else "unknown: tracing is off (FEEDLAB_TRACE_S=0)"
 
 
@@ -76,6 +76,6 @@ def _feeds(f) -> str:
         )
         if n
     ]
-    return f"{f.holding:,} of {f.active_followers:,} active followers hold it" + (
+    return f"{f.holding:,} of {show.count(f.active_followers, 'active follower')} {'holds' if f.holding == 1 else 'hold'} it" + (
         f"; {', '.join(others)}" if others else ""
     )

@@ -12,6 +12,7 @@
 from .api import addresses, down, kill, status, up
 from .base import NAMES, Addresses, EngineStatus, masked
 from .checkup import Finding, doctor
+from .yours import away, check_addresses
 
-__all__ = ["NAMES", "Addresses", "EngineStatus", "Finding", "addresses", "doctor", "down", "kill", "masked", "status",
-           "up"]
+__all__ = ["NAMES", "Addresses", "EngineStatus", "Finding", "addresses", "away", "check_addresses", "doctor", "down", "kill",
+           "masked", "status", "up"]

@@ -60,6 +60,7 @@ def up(settings, report=None) -> Addresses:
     EngineDown, naming each engine that cannot be had, what was tried and what helps, and BadInput for a state folder
     that cannot be written. Interrupted half-way, the next `up` or `down` takes over from there.
     """
+    _check_given(settings)
     say = _in_turn(report)
     state = State(settings)
     with state.locked(say), usable(state.dir):
@@ -146,6 +147,13 @@ def _explain(failed: dict[str, Exception], passed: list[str]) -> EngineDown:
                       f"containers` (with Docker running), or your own engine: `export {variables}=...`.")
 
 
+def _check_given(settings) -> None:
+    """The form of every address that is given, before anything is started, asked or made: raises BadInput."""
+    for name in NAMES:
+        if address := getattr(settings, FIELDS[name]):
+            yours.check(name, address)
+
+
 def _check_room(state: State) -> None:
     # WAL, a broker's segments and a fresh database: below this, an engine dies half-way with a message of its own
     free = shutil.disk_usage(state.dir).free
@@ -184,9 +192,10 @@ def _address(settings, state: State, name: str) -> str | None:
 def addresses(settings, running: bool = True) -> Addresses:
     """Where the engines are, by URL and state file, without starting or asking anything (a few milliseconds).
 
-    Raises EngineDown for one that was never started or, unless `running` is False, whose process is not there. (A fault
-    experiment says False: a killed engine comes back on the same port.)
+    Raises BadInput for a URL of a wrong form, EngineDown for one that was never started or, unless `running` is False,
+    whose process is not there. (A fault experiment says False: a killed engine comes back on the same port.)
     """
+    _check_given(settings)
     state, found = State(settings), {}
     for name in NAMES:
         address = _address(settings, state, name)
@@ -265,6 +274,8 @@ def _status(settings, state: State, name: str) -> EngineStatus:
         return EngineStatus(name, "none", "", "", None, None, False, "not started: `feedlab up`")
     if getattr(settings, FIELDS[name]):
         source, pid, memory = "yours", None, None
+        if why := yours.unreachable(name, address):
+            return EngineStatus(name, source, "", masked(address, address), pid, memory, False, why)
     elif state.record(name).get("source") == "containers":
         source, pid, memory = "containers", None, None
     else:

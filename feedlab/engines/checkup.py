@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from . import containers, jars, java, procs, yours
+from . import containers, jars, java, procs
 from .base import FIELDS, NAMES, TITLES, VARIABLES, short
 from .state import State
 
@@ -68,8 +68,7 @@ def _engine(settings, name: str) -> Finding:
         return Finding(TITLES[name], True, f"{s.source}, {s.version or 'version unknown'}{where}"
                                            f"{f', pid {s.pid}' if s.pid else ''}{f', {s.detail}' if s.detail else ''}")
     if s.source == "yours":
-        cause = yours.unreachable(name, getattr(settings, FIELDS[name])) or s.detail
-        return Finding(TITLES[name], False, f"yours{where}: {cause}",
+        return Finding(TITLES[name], False, f"yours{where}: {s.detail}",
                        f"start it, correct {VARIABLES[name]}, or unset {VARIABLES[name]} and run `feedlab up`")
     if s.source == "containers":
         cause = containers.unavailable() or s.detail

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..errors import EngineDown
 from . import procs
-from .base import NAMES, TITLES, probe, short
+from .base import NAMES, TITLES, masked, probe, short
 
 COMPOSE_FILE = Path(__file__).resolve().parents[2] / "docker-compose.yml"
 PORT_VARIABLES = {"postgres": "FEEDLAB_PG_PORT", "redis": "FEEDLAB_REDIS_PORT", "kafka": "FEEDLAB_KAFKA_PORT"}
@@ -101,7 +101,7 @@ def up(state, names: list[str], report) -> None:
         # --wait trusts the health check inside the container; what counts is that we reach it from here
         if error := probe(name, address(state, name), 10).error:
             raise EngineDown(f"{TITLES[name]} is healthy in its container but does not answer at "
-                             f"{address(state, name)}: {error}")
+                             f"{masked(address(state, name))}: {error}")
         report(f"{TITLES[name]}: up in a container on port {state.record(name)['port']}")
 
 

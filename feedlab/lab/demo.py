@@ -77,7 +77,9 @@ class Demo:
                 if time.monotonic() > until:
                     raise EngineDown(f"gave up after {PATIENCE_S} s: {str(e).splitlines()[0]}") from None
                 if not told:
-                    self.say(f"waiting, since {str(e).splitlines()[0]} (`feedlab up` brings an engine back)")
+                    a = self.addresses
+                    why = engines.away(e, postgres=a.postgres_url, redis=a.redis_url, kafka=a.kafka_bootstrap)
+                    self.say(f"waiting, since {why} (`feedlab up` brings an engine back)")
                 told = True
                 if isinstance(e, db.AWAY):
                     self.lab.conn.close()

@@ -8,7 +8,6 @@ ten years. Values that were not measured are named as such, never guessed.
 import json
 import math
 import os
-import re
 import shlex
 from html import escape
 from numbers import Real

@@ -1,11 +1,12 @@
-"""kill -9, again and again, under load: relay, consumer, Redis, broker and PostgreSQL die at random moments while one thread writes
-as fast as it can and others scroll all the time; every page is recorded and judged, and after each leg of rounds everybody's
-scroll, page by page to the end, is held against the SQL pull answer and against the history.
+"""kill -9, again and again, under load: relay, consumer, Redis, broker and PostgreSQL die at random moments while one
+thread writes as fast as it can and others scroll all the time; every page is recorded and judged, and after each leg of
+rounds everybody's scroll, page by page to the end, is held against the SQL pull answer and against the history.
 
     python -m feedlab.lab.rounds --rounds 50 --seed 1
 
 Kills the engines of the settings' state folder, so never in one that somebody else works on.
 """
+
 import random
 import threading
 import time
@@ -30,12 +31,15 @@ from .workers import KINDS, Workers
 
 TARGETS = ("relay", "fanout", "redis", "kafka", "postgres")
 AWAY = (*db.AWAY, RedisError, KafkaException, EngineDown)
-PATIENCE_S = 120       # how long an engine may be away before a run gives up
+PATIENCE_S = 120  # how long an engine may be away before a run gives up
 USERS, LIVE = 60, 600  # posts not deleted, at most: so that everybody's whole scroll can be read after each leg
-LEG = 5                # rounds between two checks of everything
-READERS, PAUSE_S = 2, 0.01   # between two pages of a reader: flat out, two of them keep a JVM from starting for 25 s on two cores
-# FEED_MAX below what most users can scroll to, so that each scroll crosses the floor; batch below the large authors' followers, so that
-# slices are handed on; thresholds on both sides of the larger ones, so that some are pulled
+LEG = 5  # rounds between two checks of everything
+READERS, PAUSE_S = (
+    2,
+    0.01,
+)  # between two pages of a reader: flat out, two of them keep a JVM from starting for 25 s on two cores
+# FEED_MAX below what most users can scroll to, so that each scroll crosses the floor; batch below the large authors'
+# followers, so that slices are handed on; thresholds on both sides of the larger ones, so that some are pulled
 FEED_MAX, BATCH, THRESHOLDS = 60, 15, (12, 25, 45)
 
 
@@ -48,7 +52,7 @@ def draw_follows(rng: random.Random, users: int = USERS) -> set[tuple[int, int]]
     pairs = set()
     for author in range(1, users + 1):
         others = [u for u in range(1, users + 1) if u != author]
-        pairs |= {(u, author) for u in rng.sample(others, max(2, int(0.92 * users / author ** 0.6)))}
+        pairs |= {(u, author) for u in rng.sample(others, max(2, int(0.92 * users / author**0.6)))}
     return pairs
 
 
@@ -65,7 +69,9 @@ class _Hand:
         while True:
             try:
                 if self.conn is None or self.conn.closed:
-                    self.conn = db.connect(self.run.addresses.postgres_url, self.run.settings.namespace, "feedlab rounds")
+                    self.conn = db.connect(
+                        self.run.addresses.postgres_url, self.run.settings.namespace, "feedlab rounds"
+                    )
                 return what()
             except AWAY as e:
                 if isinstance(e, db.AWAY) and self.conn is not None:
@@ -103,7 +109,9 @@ class Rounds:
         for kind, body, n in work:
             self.locks[kind].append(lock := threading.Lock())
             self.gates[kind].set()
-            threads.append(threading.Thread(target=self._thread, args=(kind, lock, body, n), daemon=True, name=f"{kind} {n}"))
+            threads.append(
+                threading.Thread(target=self._thread, args=(kind, lock, body, n), daemon=True, name=f"{kind} {n}")
+            )
         for t in threads:
             t.start()
         try:
@@ -129,7 +137,7 @@ class Rounds:
                     step()
                 if kind == "read":
                     self.over.wait(PAUSE_S)
-        except BaseException as e:                 # looked at by whoever waits for the threads
+        except BaseException as e:  # looked at by whoever waits for the threads
             if not (self.over.is_set() and isinstance(e, EngineDown)):
                 self.failures.append(e)
         finally:
@@ -153,14 +161,15 @@ class Rounds:
         rng, names = random.Random(f"{self.seed} writer {n}"), self.names
         ids = hand.patiently(lambda: db.ids(hand.conn))
         # the number of an author's followers says how often it posts, so that large and small fan-outs mix
-        authors, weights = range(1, USERS + 1), [1 / a ** 0.5 for a in range(1, USERS + 1)]
+        authors, weights = range(1, USERS + 1), [1 / a**0.5 for a in range(1, USERS + 1)]
 
         def post():
             author, drawn = rng.choices(authors, weights)[0], ids.next()
 
             def once():
-                with suppress(psycopg.errors.UniqueViolation):     # the try before had gone through after all
+                with suppress(psycopg.errors.UniqueViolation):  # the try before had gone through after all
                     posts.create(hand.conn, _Fixed(drawn), names, author, f"post of {author}")
+
             with self.history.doing(Posted(author, id=drawn[0], ms=drawn[1])):
                 hand.patiently(once)
             self.live[drawn[0]] = author
@@ -189,8 +198,12 @@ class Rounds:
                 hand.patiently(lambda: db.set_knobs(hand.conn, threshold=value))
 
         def demote():
-            hand.patiently(lambda: controller.demote_below(hand.conn, names, 5) or
-                           repair.ask_demotion(hand.conn, names, rng.choice(authors)))
+            hand.patiently(
+                lambda: (
+                    controller.demote_below(hand.conn, names, 5)
+                    or repair.ask_demotion(hand.conn, names, rng.choice(authors))
+                )
+            )
 
         while True:
             kind = rng.choices((post, delete, follow, unfollow, move, demote), (140, 20, 15, 15, 1, 2))[0]
@@ -210,7 +223,7 @@ class Rounds:
             # a step is taken by the thread, so it may not be taken ahead: `go` tells whether there is a next page
             go = [True]
             while go[0]:
-                yield lambda: go.__setitem__(0, next(walk, False))     # noqa: B023
+                yield lambda: go.__setitem__(0, next(walk, False))  # noqa: B023
 
     def _walk(self, hand: _Hand, reader: Reader, user: int, limit: int, depth: int) -> Iterator[bool]:
         """One page at each `next`, recorded; ends with the feed, at the depth, or when an engine took the page away."""
@@ -218,7 +231,7 @@ class Rounds:
         number = history.tick()
         for page in range(1, depth + 1):
             if history is not self.history:
-                return                             # everything was checked meanwhile; a new history has begun
+                return  # everything was checked meanwhile; a new history has begun
             read = Read(user, cursor=cursor.parse(at) if at else None, limit=limit, scroll=number, page=page)
             try:
                 with history.doing(read):
@@ -244,14 +257,14 @@ class Rounds:
                 read.error = str(e)
                 return None
             raise
-        except Exception as e:                     # a 500, were it over HTTP
+        except Exception as e:  # a 500, were it over HTTP
             read.error = f"{type(e).__name__}: {e}"
             return None
         read.entries = [p.entry for p in got.posts]
         read.next_cursor = cursor.parse(got.next_cursor) if got.next_cursor else None
         return got.next_cursor
 
-    # --- rounds --------------------------------------------------------------------------------------------------------------
+    # --- rounds ------------------------------------------------------------
 
     def round(self, target: str) -> float:
         """Load, a kill at a random moment, back again, load, drained. Seconds from the kill until all queues were empty."""
@@ -294,25 +307,29 @@ class Rounds:
         end, quiet, last = time.monotonic() + PATIENCE_S, 0, ""
         while quiet < 2:
             if time.monotonic() > end:
-                raise EngineDown(f"not drained after {PATIENCE_S} s: {last}. The logs of the workers are in "
-                                 f"{self.settings.state_dir}/logs.")
+                raise EngineDown(
+                    f"not drained after {PATIENCE_S} s: {last}. The logs of the workers are in "
+                    f"{self.settings.state_dir}/logs."
+                )
             self.workers.watch()
-            rows, lag = self.hand.patiently(lambda: (
-                outbox.depth(self.hand.conn), kafka.lag(self.admin, self.hand.redis, self.names)))
+            rows, lag = self.hand.patiently(
+                lambda: (outbox.depth(self.hand.conn), kafka.lag(self.admin, self.hand.redis, self.names))
+            )
             quiet, last = quiet + 1 if rows == lag == 0 else 0, f"{rows} outbox rows, {lag} records behind"
             self.over.wait(0.02)
 
-    # --- judgement -------------------------------------------------------------------------------------------------------------
+    # --- judgement ------------------------------------------------------------
 
     def judge(self, figures: dict) -> None:
-        """With everybody held and the queues empty: each user's scroll to the end, warm and (each sixth) after a DEL, against
-        SQL; all pages since the last time, and SQL itself, against the history. Then a new history begins from what is."""
+        """With everybody held and the queues empty: each user's scroll to the end, warm and (each sixth) after a DEL,
+        against SQL; all pages since the last time, and SQL itself, against the history. Then a new history begins from
+        what is."""
         with self.held("write", "read"):
             self.drain()
             hand, history, answers, reader = self.hand, self.history, {}, Reader(self.settings)
             state = history.tick()
             for user in range(1, USERS + 1):
-                want = hand.patiently(lambda: [e.id for e in pull.everything(hand.conn, user)])     # noqa: B023
+                want = hand.patiently(lambda: [e.id for e in pull.everything(hand.conn, user)])  # noqa: B023
                 answers[user, state] = want
                 for cold in (False, True) if user % 6 == 0 else (False,):
                     if cold:
@@ -323,8 +340,10 @@ class Rounds:
                     figures["lost"] += len(set(want) - set(got))
                     figures["twice"] += len(got) - len(set(got))
             acked = {f.id for f in history.facts if isinstance(f, Posted) and f.end is not None}
-            figures["lost"] += len(acked) - hand.conn.execute(
-                "select count(*) from posts where id = any(%s)", (list(acked),)).fetchone()[0]
+            figures["lost"] += (
+                len(acked)
+                - hand.conn.execute("select count(*) from posts where id = any(%s)", (list(acked),)).fetchone()[0]
+            )
             figures["posts"] += sum(isinstance(f, Posted) and f.start > 0 for f in history.facts)
             report = check.check(history, answers=answers)
             figures["pages"] += report.pages
@@ -335,19 +354,28 @@ class Rounds:
             self.begin()
 
     def _scroll(self, reader: Reader, user: int, state: int, label: str) -> list[int]:
-        """Ids of the whole scroll. Its first two pages are recorded as drained, to be complete by the history; the check of a page
-        goes over all posts, so not each; the rest by order, repeats and visibility, and here by SQL."""
+        """Ids of the whole scroll. Its first two pages are recorded as drained, to be complete by the history; the
+        check of a page goes over all posts, so not each; the rest by order, repeats and visibility, and here by SQL."""
         hand, number, got, reads = self.hand, self.history.tick(), [], []
 
         def page(at):
-            read = Read(user, cursor=cursor.parse(at) if at else None, limit=50, scroll=number, page=len(reads) + 1, label=label,
-                        state=state, drained=len(reads) < 2)
+            read = Read(
+                user,
+                cursor=cursor.parse(at) if at else None,
+                limit=50,
+                scroll=number,
+                page=len(reads) + 1,
+                label=label,
+                state=state,
+                drained=len(reads) < 2,
+            )
             with self.history.doing(read):
                 found = hand.patiently(lambda: reader.page(hand.conn, hand.redis, user, at, 50))
                 read.entries = [p.entry for p in found.posts]
                 read.next_cursor = cursor.parse(found.next_cursor) if found.next_cursor else None
             reads.append(read)
             return found
+
         for found in scroll(page):
             got += found.ids
         return got
@@ -355,27 +383,43 @@ class Rounds:
     def begin(self) -> None:
         """A new history, from what SQL holds now: which was just held against the old one."""
         conn, h = self.hand.conn, History()
-        h.facts += [Posted(a, id=i, ms=ms) for a, i, ms in conn.execute(
-            "select author_id, id, created_at_ms from posts where not deleted")]
+        h.facts += [
+            Posted(a, id=i, ms=ms)
+            for a, i, ms in conn.execute("select author_id, id, created_at_ms from posts where not deleted")
+        ]
         h.facts += [Followed(u, a) for u, a in conn.execute("select follower_id, followee_id from follows")]
         h.facts.append(Knob("threshold", db.knobs(conn)["threshold"]))
         self.history = h
 
-    # --- all of it ---------------------------------------------------------------------------------------------------------------
+    # --- all of it ------------------------------------------------------------
 
     def prepare(self, lab) -> None:
         """Users, follows, counts, by SQL."""
         self.names, self.admin, self.pairs = lab.names, lab.admin, draw_follows(random.Random(f"{self.seed} graph"))
         lab.conn.execute("insert into users select n, 'user ' || n from generate_series(1, %s) n", (USERS,))
         lab.conn.execute("insert into user_activity (user_id) select id from users")
-        lab.conn.execute("insert into follows select * from unnest(%s::bigint[], %s::bigint[])",
-                         tuple(map(list, zip(*sorted(self.pairs), strict=True))))
+        lab.conn.execute(
+            "insert into follows select * from unnest(%s::bigint[], %s::bigint[])",
+            tuple(map(list, zip(*sorted(self.pairs), strict=True))),
+        )
         lab.conn.execute("insert into follower_counts select followee_id, 0, count(*) from follows group by 1")
         db.set_knobs(lab.conn, threshold=THRESHOLDS[1], feed_max=FEED_MAX)
 
     def go(self, rounds: int, targets: Sequence[str], consumer: dict) -> dict:
-        began, figures = time.monotonic(), {"posts": 0, "lost": 0, "twice": 0, "wrong": 0, "unequal": 0, "scrolls": 0, "pages": 0,
-                                            "unknown": 0, "verdicts": []}
+        began, figures = (
+            time.monotonic(),
+            {
+                "posts": 0,
+                "lost": 0,
+                "twice": 0,
+                "wrong": 0,
+                "unequal": 0,
+                "scrolls": 0,
+                "pages": 0,
+                "unknown": 0,
+                "verdicts": [],
+            },
+        )
         with open_lab(self.settings, self.addresses) as old:
             wipe(old)
         with open_lab(self.settings, self.addresses) as lab:
@@ -385,38 +429,66 @@ class Rounds:
             with Workers(self.settings, self.addresses, say=self.say, consumer=consumer) as self.workers:
                 self.workers.wait_ready(lab)
                 with self.load():
-                    for target in targets:
-                        at, before = time.monotonic(), figures["posts"]
-                        for n in range(1, rounds + 1):
-                            self.heal.setdefault(target, []).append(self.round(target))
-                            kills += target in KINDS
-                            if n % LEG == 0 or n == rounds:
-                                self.judge(figures)
-                            self.say(f"{target}: {figures['lost']} lost, {figures['twice']} twice, {figures['wrong']} wrong; "
-                                     f"healed in {self.heal[target][-1]:.1f} s",
-                                     n + rounds * targets.index(target), total)
-                        self.seconds[target] = (time.monotonic() - at, figures["posts"] - before)
+                    try:
+                        for target in targets:
+                            at, before = time.monotonic(), figures["posts"]
+                            for n in range(1, rounds + 1):
+                                self.heal.setdefault(target, []).append(self.round(target))
+                                kills += target in KINDS
+                                if n % LEG == 0 or n == rounds:
+                                    self.judge(figures)
+                                self.seconds[target] = (time.monotonic() - at, figures["posts"] - before)
+                                self.say(
+                                    f"{target}: {figures['lost']} lost, {figures['twice']} twice, {figures['wrong']} "
+                                    f"wrong; healed in {self.heal[target][-1]:.1f} s",
+                                    n + rounds * targets.index(target),
+                                    total,
+                                )
+                    except KeyboardInterrupt:
+                        self.say("stopped by hand: what was done so far is judged")
+                        self.back()
+                        self.judge(figures)
             self.hand.close()
             died = self.workers.restarts - kills
         with open_lab(self.settings, self.addresses) as lab:
             wipe(lab)
         return {
-            "seed": self.seed, "rounds": rounds, "targets": {t: {
-                "rounds": len(h), "back_p50_s": round(median(self.back_s[t]), 2), "heal_p50_s": round(median(h), 2),
-                "heal_max_s": round(max(h), 2),
-                "seconds": round(self.seconds[t][0], 1), "posts": self.seconds[t][1]} for t, h in self.heal.items()},
-            **figures, "operations": dict(self.made), "workers_died": died, "seconds": round(time.monotonic() - began, 1)}
+            "seed": self.seed,
+            "rounds": rounds,
+            "targets": {
+                t: {
+                    "rounds": len(h),
+                    "back_p50_s": round(median(self.back_s[t]), 2),
+                    "heal_p50_s": round(median(h), 2),
+                    "heal_max_s": round(max(h), 2),
+                    "seconds": round(self.seconds[t][0], 1),
+                    "posts": self.seconds[t][1],
+                }
+                for t, h in self.heal.items()
+            },
+            **figures,
+            "operations": dict(self.made),
+            "workers_died": died,
+            "seconds": round(time.monotonic() - began, 1),
+        }
 
 
-def run(settings: Settings, addresses: engines.Addresses, rounds: int = 3, seed: int = 1, targets: Sequence[str] = TARGETS,
-        say: Callable = _say, consumer: dict | None = None) -> dict:
+def run(
+    settings: Settings,
+    addresses: engines.Addresses,
+    rounds: int = 3,
+    seed: int = 1,
+    targets: Sequence[str] = TARGETS,
+    say: Callable = _say,
+    consumer: dict | None = None,
+) -> dict:
     """So many rounds of kill -9 of each target, in a namespace of its own (`<namespace>_rounds`), emptied before and after.
 
-    `lost`: posts that SQL shows to a user and a scroll did not, or that were acknowledged and are gone. `twice`: posts shown twice
-    in a scroll. `wrong`: pages with a verdict (`verdicts` has the smallest of each kind). `unequal`: scrolls that differ from SQL
-    when drained. `back`: from the kill until it answers (a worker: is started
-    again); `heal`: until all queues were empty. `workers_died`: deaths that were no kill of ours. `consumer`:
-    settings of the Kafka consumer; a killed one is missed for session.timeout.ms, 10 s unless set.
+    `lost`: posts that SQL shows to a user and a scroll did not, or that were acknowledged and are gone. `twice`: posts
+    shown twice in a scroll. `wrong`: pages with a verdict (`verdicts` has the smallest of each kind). `unequal`:
+    scrolls that differ from SQL when drained. `back`: from the kill until it answers (a worker: is started again);
+    `heal`: until all queues were empty. `workers_died`: deaths that were no kill of ours. `consumer`: settings of the
+    Kafka consumer; a killed one is missed for session.timeout.ms, 10 s unless set.
 
     Raises BadInput (also for engines that are not ours to kill) and EngineDown.
     """
@@ -424,12 +496,15 @@ def run(settings: Settings, addresses: engines.Addresses, rounds: int = 3, seed:
         if t not in TARGETS:
             raise BadInput(f"{t!r} cannot be killed; the targets are: {', '.join(TARGETS)}")
         if t not in KINDS and getattr(settings, engines.base.FIELDS[t]):
-            raise BadInput(f"{t} is yours (its URL is set), and feedlab never stops what is yours. Leave it out of the targets.")
+            raise BadInput(
+                f"{t} is yours (its URL is set), and feedlab never stops what is yours. Leave it out of the targets."
+            )
     if rounds < 1:
         raise BadInput(f"rounds must be at least 1, got {rounds}")
     # lag counts whole records, so four partitions are enough; copies of 0.5 s, so that readers are often on a fresh one
-    own = settings.model_copy(update={"namespace": f"{settings.namespace[:16]}_rounds", "partitions": 4, "batch": BATCH,
-                                      "local_copy_s": 0.5})
+    own = settings.model_copy(
+        update={"namespace": f"{settings.namespace[:16]}_rounds", "partitions": 4, "batch": BATCH, "local_copy_s": 0.5}
+    )
     return Rounds(own, addresses, seed, say).go(rounds, tuple(targets), consumer or {})
 
 
@@ -440,11 +515,17 @@ def wrong(result: dict) -> bool:
 
 def summary(result: dict) -> str:
     """The figures as a few lines."""
-    lines = [f"seed {result['seed']}: {result['posts']:,} posts, {result['lost']} lost, {result['twice']} twice, "
-             f"{result['wrong']} of {result['pages']:,} pages wrong, {result['unequal']} of {result['scrolls']:,} scrolls unequal, "
-             f"{result['seconds']:.0f} s"]
-    lines += [f"  {t:9} {f['rounds']} rounds in {f['seconds']:.0f} s, {f['posts']:,} posts; from the kill until it was back "
-              f"p50 {f['back_p50_s']:.1f} s, until all was drained p50 {f['heal_p50_s']:.1f} s, max {f['heal_max_s']:.1f} s" for t, f in result["targets"].items()]
+    lines = [
+        f"seed {result['seed']}: {result['posts']:,} posts, {result['lost']} lost, {result['twice']} twice, "
+        f"{result['wrong']} of {result['pages']:,} pages wrong, {result['unequal']} of {result['scrolls']:,} scrolls "
+        f"unequal, "
+        f"{result['seconds']:.0f} s"
+    ]
+    lines += [
+        f"  {t:9} {f['rounds']} rounds in {f['seconds']:.0f} s, {f['posts']:,} posts; from the kill until it was back "
+        f"p50 {f['back_p50_s']:.1f} s, until all was drained p50 {f['heal_p50_s']:.1f} s, max {f['heal_max_s']:.1f} s"
+        for t, f in result["targets"].items()
+    ]
     return "\n".join(lines + result["verdicts"])
 
 
@@ -455,8 +536,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from ..cli import show
     from ..config import settings
     from ..errors import FeedlabError
-    p = argparse.ArgumentParser("python -m feedlab.lab.rounds", description="kill -9 of each part at random moments under load; the "
-                                "scrolls of everybody are held against SQL. Exit code 1 when anything is wrong.")
+
+    p = argparse.ArgumentParser(
+        "python -m feedlab.lab.rounds",
+        description="kill -9 of each part at random moments under load; the "
+        "scrolls of everybody are held against SQL. Exit code 1 when anything is wrong.",
+    )
     p.add_argument("--rounds", type=int, default=3, help="kills of each target (3)")
     p.add_argument("--seed", type=int, default=1, help="of the writes, the reads and the moments (1)")
     p.add_argument("--targets", default=",".join(TARGETS), help=f"what is killed ({','.join(TARGETS)})")

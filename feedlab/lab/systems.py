@@ -28,13 +28,14 @@ class System:
         """A reader's rebuild of a feed, step by step: a generator that stops before SQL is read and before Redis is written."""
         key, feed_max = lab.names.feed(user), _feed_max(lab)
         if self.reader is reader:
+            expires = lab.reader.expiry()
             token = timeline.begin(lab.redis, key, lab.settings.building_s)
             if token is None:
                 return
             yield
             rows = pull.page(lab.conn, user, START, feed_max + 1)
             yield
-            timeline.complete(lab.redis, key, token, rows, feed_max, lab.reader._expiry())
+            timeline.complete(lab.redis, key, token, rows, feed_max, expires)
         else:
             if lab.redis.exists(key):
                 return

@@ -21,6 +21,8 @@ START = (INF, INF)
 VISIT_EVERY, FEED_TTL, WINDOW, BUILDING = 2, 6, 7, 1       # clock ticks; a feed is gone before its reader drops out
 HEAD = 2                                                   # entries in a local copy of a celebrity timeline
 TOPICS = ("created", "graph", "slices")
+PLOTS = ("post demote", "post snapshot fail_over forget_log demote", "post wait read_feed evict",
+         "post follow unfollow read_feed evict fail_over snapshot")     # what some histories are about, nothing else
 SAFEGUARDS = {
     "partial": "a delivery never makes a timeline, only a rebuild does",
     "floor": "trimming raises the floor",
@@ -117,6 +119,9 @@ class World:
         self.bursts = rng.choice([[1], [1, 1, 2, 4], [1, 4, 30], [30]])
         self.ticks = rng.choice([[1], [2], [1, 3], [1, 8]])
         self.busy = rng.choice([0.1, 0.2, 0.35])
+        self.focus = rng.choice([0, 0.5, 0.9])             # how often the author is user 0
+        self.lazy = rng.choice([None, *TOPICS])            # a topic that lags
+        self.hazard = rng.choice([0, 0, 0.05])             # how often Redis loses writes just while a consumer works
         self.grow(2)
 
     # --- SQL: each method is one statement ---------------------------------------------------------------------------
@@ -308,6 +313,8 @@ class World:
                 return
             batch = []
             for p in self.rng.sample(c.parts, len(c.parts)):
+                if p[0] == self.lazy and self.rng.random() < 0.98:
+                    continue
                 if c.place[p] < self.low[p]:
                     raise Behind                           # records were removed before we had them
                 batch += [(p, e) for e in self.logs[p][c.place[p]:c.place[p] + self.rng.choice([1, 2, 3])]]
@@ -615,11 +622,14 @@ class World:
 
     def actions(self):
         """What may happen, each with a weight drawn anew for every history, often zero: rare meetings become common."""
-        some = {self.post: 4, self.follow: 3, self.unfollow: 2, self.delete: 1, self.evict: 1, self.read_feed: 5,
+        some = {self.post: 6, self.follow: 3, self.unfollow: 2, self.delete: 1, self.evict: 1, self.read_feed: 5,
                 self.move_threshold: 2, self.demote: 4, self.fail_over: 3, self.snapshot: 4, self.wait: 2,
                 self.move_most: 0.3, self.forget_log: 0.5, self.add_partition: 0.3, self.rebalance_now: 0.5,
                 self.hang_relay: 0.3}
         weights = {f: w * self.rng.choice([0, 0.3, 1, 4]) for f, w in some.items()}
+        plot = self.rng.choice([None, None, *PLOTS])
+        if plot:
+            weights = {f: max(w, 0.3) * (f.__name__ in plot.split()) for f, w in weights.items()}
         weights[self.post] = max(1, weights[self.post])
         return list(weights), list(weights.values())
 
@@ -649,9 +659,11 @@ class World:
             result(self.scroll(u, 2))
         for _ in range(steps):
             r, g, name = rng.random(), None, "work"
+            if rng.random() < self.hazard and any(c.busy for c in self.consumers):
+                self.fail_over()
             if r < self.busy:
                 act = rng.choices(acts, weights)[0]
-                user, author = rng.choice(self.users), rng.choice(self.users)
+                user, author = rng.choice(self.users), 0 if rng.random() < self.focus else rng.choice(self.users)
                 name = act.__name__
                 self.tale.append((name, user, author))
                 g = act(user, author)
@@ -680,6 +692,7 @@ class World:
         self.locks.clear()
         self.rebalance()
         self.tale.append("drain")
+        lazy, self.lazy = self.lazy, None
         for _ in range(10_000):
             while self.outbox:
                 advance(self.relay(self.outbox[0][2].key % 2), 10**6)
@@ -689,6 +702,7 @@ class World:
                 break
         else:
             raise AssertionError("never drained")
+        self.lazy = lazy
         self.now += self.copy_ttl
         for g, name in self.running:
             if name == "read_feed":                        # pages that began long ago

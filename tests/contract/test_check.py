@@ -82,7 +82,7 @@ def read_filter(runners, monkeypatch):
 
 def short_life(runners, monkeypatch):
     """Feeds that outlive the activity window, and a reader that does not look."""
-    monkeypatch.setattr(reader.Reader, "_expiry", lambda self: 2**50)
+    monkeypatch.setattr(reader.Reader, "expiry", lambda self: 2**50)
     monkeypatch.setattr(reader, "ASK", reader.ASK.replace("last_seen_at < now() - %(ttl)s", "%(ttl)s < 0 and last_seen_at < now() - %(ttl)s"))
 
 
@@ -176,3 +176,32 @@ def test_a_safeguard_that_is_switched_off_is_missed(runners, monkeypatch, mutate
             runners("ours").lab.redis.function_delete("mutant")
         monkeypatch.undo()
         runners("ours")._restart_consumer()
+
+
+@pytest.mark.parametrize("safe", [True, False], ids=["adopt", "adopt without asking"])
+def test_redis_comes_back_older_while_a_place_is_adopted(runners, monkeypatch, safe):
+    """The place is gone, the consumer drops all timelines, and before it has set the place anew Redis is restored from a snapshot:
+    the timelines that come back lack what was posted since. Found by the model (`adopt`)."""
+    runner, plain, restored = runners("ours"), timeline.drop_all, []
+
+    def drop_all(r, namespace):
+        dropped = plain(r, namespace)
+        if not restored and runner.snapshot:
+            restored.append(1)
+            runner._restore()
+        return dropped
+    monkeypatch.setattr(timeline, "drop_all", drop_all)
+    if not safe:
+        monkeypatch.setattr(timeline, "adopt", lambda r, progress, token, moves: r.hset(
+            progress, mapping={f: new for f, _, new in moves}) or True)
+    report = runner.run(History([*WARM, *faults.posts(1, 2), ["snapshot"], *faults.posts(1, 2), ["pump"], ["flush"]], 3, [[0, 1]], 50))
+    assert restored and bool(report.wrong) is not safe, report
+
+
+def test_a_copy_is_as_old_as_the_question(runners):
+    """A reader that is held up between Redis's answer and keeping the copy keeps it no longer for that (`copy-age` of the model)."""
+    now = [0.0]
+    copies = celebrities.LocalCopies(3.0, clock=lambda: now[0])
+    asked_at, now[0] = now[0], 10.0
+    copies.put(1, timeline.Timeline(floor=0, exists=True), asked_at)
+    assert copies.get(1) is None

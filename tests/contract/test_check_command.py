@@ -26,7 +26,7 @@ def test_the_textbook_is_named_shrunk_and_replayed(addresses):
     assert any("user 0, page 1: post 4 missing; it was pulled when written and pushed when read" in v for v in result["verdicts"])
     program, *argv = result["replay"].split()
     again = feedlab(*argv)
-    assert program == "feedlab" and again.returncode == 1 and "1 histories wrong" in again.stdout
+    assert program == "feedlab" and again.returncode == 1 and "1 history wrong" in again.stdout
 
 
 @pytest.mark.parametrize(("argv", "words"), [

@@ -93,7 +93,7 @@ def test_the_whole_way(cli, lab):
     assert traced["decision"] == "pushed" and traced["topic"] == lab.names.created and traced["feeds"]["holding"] == 1
     assert traced["post"] == second and traced["first_feed_ms"] >= 0
     shown = cli("trace", second).stdout
-    assert "1 of 1 active followers hold it" in shown and "pushed: 1 feed write" in shown and lab.names.created in shown
+    assert "1 of 1 active follower holds it" in shown and "pushed: 1 feed write" in shown and lab.names.created in shown
 
     page = json.loads(cli("feed", "2", "--limit", "1", "--explain", "--json").stdout)
     assert [p["id"] for p in page["posts"]] == [second] and page["next_cursor"] and page["explain"]["feed"] == "pushed"
@@ -118,7 +118,10 @@ def test_knobs_and_status(cli, lab):
     assert data["pipeline"]["knobs"] == {"threshold": 7, "feed_max": 40}
     assert {"outbox", "lag", "dead_letters"} <= set(data["pipeline"])
     assert "yours" in cli("status").stdout
-    assert "nothing written in namespace t_empty" in cli("status", FEEDLAB_NAMESPACE="t_empty").stdout
+    empty = cli("status", FEEDLAB_NAMESPACE="t_empty").stdout
+    assert "nothing written in namespace t_empty yet; `feedlab -n t_empty load FILE`" in empty and "`feedlab demo`" not in empty
+    there = lab.conn.execute("select to_regclass('demo.posts') is not null").fetchone()[0]
+    assert ("`feedlab -n demo status`" in empty) is there
     assert not lab.conn.execute("select 1 from pg_namespace where nspname = 't_empty'").fetchone(), "status makes nothing"
 
 
@@ -126,7 +129,7 @@ def test_load_drops_feeds(cli, lab, tmp_path):
     file = tmp_path / "graph.csv"
     file.write_text("follower,followee\n101,100\n102,100\n")
     out = cli("load", str(file)).stdout
-    assert "directed" in out and "3 users, 2 follows" in out and "3 users and 2 follows are new" in out
+    assert "directed" in out and "3 users, 2 follows" in out and "3 new users and 2 new follows" in out
     cli("post", "100", "hi")
     assert len(json.loads(cli("feed", "101", "--json").stdout)["posts"]) == 1
     cli("user", "103")
@@ -150,6 +153,30 @@ def test_writing_and_reading_while_redis_and_kafka_are_away(cli):
     assert page["posts"][0]["text"] == "still here" and page["explain"]["feed"] == "unreachable"
     assert "Redis does not answer" in cli("trace", "5", code=2, **away).stderr
     assert cli("status", code=1, **away).stdout.count("NOT WELL") == 2
+
+
+def test_another_engine_s_port_is_named(cli, lab):
+    """By `up`, by `status` and by a loop: which engine answers there instead."""
+    from urllib.parse import urlsplit
+    pg, r, k = (urlsplit(x if "://" in x else f"//{x}").netloc.rpartition("@")[2] for x in (
+        lab.addresses.postgres_url, lab.addresses.redis_url, lab.addresses.kafka_bootstrap))
+    for variable, url, there, what in (
+            ("FEEDLAB_KAFKA_BOOTSTRAP", r, r, "Redis, not Kafka"), ("FEEDLAB_KAFKA_BOOTSTRAP", pg, pg, "PostgreSQL, not Kafka"),
+            ("FEEDLAB_REDIS_URL", f"redis://{k}/0", k, "Kafka, not Redis"),
+            ("FEEDLAB_REDIS_URL", f"redis://{pg}/0", pg, "PostgreSQL, not Redis"),
+            ("FEEDLAB_POSTGRES_URL", f"postgresql://u:secret@{r}/x", r, "Redis, not PostgreSQL"),
+            ("FEEDLAB_POSTGRES_URL", f"postgresql://u:secret@{k}/x", k, "Kafka, not PostgreSQL")):
+        said = f"something answers at {there}, but it is {what}"
+        assert said in cli("status", code=1, **{variable: url}).stdout
+        err = cli("up", code=2, **{variable: url}).stderr
+        assert said in err and variable in err and "secret" not in err
+    with subprocess.Popen([sys.executable, "-m", "feedlab", "relay"], text=True, stdout=subprocess.PIPE,
+                          env=environment(lab) | {"FEEDLAB_KAFKA_BOOTSTRAP": r}) as p:
+        try:
+            lines = [p.stdout.readline(), p.stdout.readline()]
+        finally:
+            p.kill()
+    assert f"waiting, since Kafka does not answer: something answers at {r}, but it is Redis, not Kafka" in lines[1]
 
 
 def test_ctrl_c_stops_the_loops_too(cli, lab):

@@ -120,7 +120,8 @@ def test_engines_that_were_never_started(capsys, argv):
     ("FEEDLAB_POSTGRES_URL", "nonsense"), ("FEEDLAB_POSTGRES_URL", "postgresql://u:secret@h:12345678/x"),
     ("FEEDLAB_POSTGRES_URL", "postgresql://u:sec ret@h/x"), ("FEEDLAB_REDIS_URL", "localhost:6379"),
     ("FEEDLAB_REDIS_URL", "redis://h:port/0"), ("FEEDLAB_KAFKA_BOOTSTRAP", "localhost"),
-    ("FEEDLAB_KAFKA_BOOTSTRAP", "h:0"),
+    ("FEEDLAB_KAFKA_BOOTSTRAP", "h:0"), ("FEEDLAB_KAFKA_BOOTSTRAP", ",,"), ("FEEDLAB_REDIS_URL", "redis://h:1/abc"),
+    ("FEEDLAB_POSTGRES_URL", "mysql://a@b/c"),
     ("FEEDLAB_ENGINES", "cloud"), ("FEEDLAB_NAMESPACE", "No!"), ("FEEDLAB_FEED_MAX", "lots")])
 def test_a_loop_does_not_wait_for_a_wrong_variable(capsys, monkeypatch, loop, variable, url):
     for name, value in (AWAY | {variable: url}).items():
@@ -153,11 +154,97 @@ def test_engine_errors_at_the_edge_name_engine_and_doctor():
     assert sentence(ZeroDivisionError()) is None, "our own mistakes keep their traceback"
 
 
-def test_ctrl_c_is_130_without_a_word(capsys, monkeypatch):
-    def interrupted(_):
+@pytest.mark.parametrize(("argv", "words"), [
+    (["status"], "what was written before stays"), (["-n", "demo", "status"], "what was written before stays"),
+    (["up"], "`feedlab up` goes on from there"), (["-n", "demo", "demo"], "the next `feedlab demo` empties it first")])
+def test_ctrl_c_is_130_and_one_line_that_says_what_stands(capsys, monkeypatch, argv, words):
+    def interrupted(*_):
         raise KeyboardInterrupt
     monkeypatch.setattr(engines, "status", interrupted)
-    assert said(capsys, "status") == (130, "", "")
+    monkeypatch.setattr(engines, "up", interrupted)
+    code, out, err = said(capsys, *argv)
+    assert (code, out) == (130, "") and words in err
+    assert err.startswith("feedlab: interrupted; ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_help_names_no_type_of_python_beside_itself(capsys, name):
+    _, out, _ = said(capsys, *([name] if name else []), "--help")
+    (line,) = [x for x in out.splitlines() if "Show this message" in x]
+    assert "<bool>" not in out and "--help" in line
+
+
+def test_a_namespace_that_is_none_is_said_in_words(capsys):
+    from feedlab.cli.app import NAMESPACE
+    from feedlab.config import Settings
+    assert NAMESPACE == Settings.model_fields["namespace"].metadata[0].pattern
+    for bad in ("A", "", "9a", "a" * 32, "a-b", "a\n"):
+        err = refused(capsys, "-n", bad, "status")
+        assert "'--namespace' / '-n'" in err and "a letter from a to z" in err and "pattern" not in err
+
+
+@pytest.mark.parametrize("option", ["--json", "--report"])
+def test_an_outcome_that_cannot_be_written_is_refused_first_and_makes_nothing(capsys, monkeypatch, tmp_path, option):
+    monkeypatch.setattr(engines, "up", lambda *_: pytest.fail("an engine was asked for"))
+    err = refused(capsys, "demo", option, str(tmp_path / "none" / "x.out"))
+    assert f"there is no folder {tmp_path / 'none'}. Make it first" in err and option in err
+    assert option in refused(capsys, "demo", option, str(tmp_path)) and option in refused(capsys, "demo", option, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_outcome_that_can_be_written_leaves_no_empty_file_and_keeps_an_old_one(tmp_path):
+    from feedlab.cli.demo import _writable
+    (tmp_path / "old").write_text("kept")
+    for name in ("old", "new"):
+        assert _writable("--json", str(tmp_path / name)) == tmp_path / name
+    assert [p.name for p in tmp_path.iterdir()] == ["old"] and (tmp_path / "old").read_text() == "kept"
+
+
+def test_a_missing_graph_is_told_for_the_command_that_was_typed(capsys):
+    assert "--graph" not in refused(capsys, "load", "missing.txt")
+    assert "leave --graph out" in refused(capsys, "demo", "--graph", "missing.txt")
+    assert "empty" in refused(capsys, "load", "") and "empty" in refused(capsys, "demo", "--graph", "")
+
+
+def test_a_limit_that_is_cut_is_said(capsys):
+    code, _, err = said(capsys, "feed", "1", "--limit", "80")
+    assert code == 2 and "--limit 80 is cut to 50" in err
+    assert "cut" not in said(capsys, "feed", "1", "--limit", "50")[2]
+
+
+def test_an_empty_namespace_is_told_what_fills_it():
+    from feedlab.cli.engines import _nothing
+    assert _nothing("feedlab", True) == ("pipeline: nothing written in namespace feedlab yet; `feedlab load FILE` and `feedlab post "
+                                         "USER TEXT` fill it; what the demo left is in namespace demo: `feedlab -n demo status`")
+    assert "demo" not in _nothing("feedlab", False)
+    assert "`feedlab -n x load FILE`" in _nothing("x", False)
+    assert "`feedlab demo` fills it" in _nothing("demo", False)
+
+
+RESULT = {"users": 1, "follows": 1, "posts": 1, "seconds": 1.0, "deliveries": 12, "deliveries_expected": 10, "threshold": 1,
+          "scrolls_equal": 1, "scrolls_checked": 1, "bytes_per_entry": 66.0,
+          "redis": {"encoding": "listpack", "encodings": {"skiplist": 508, "listpack": 3531}}}
+
+
+def test_the_summary_of_a_demo(capsys):
+    from feedlab.cli.demo import summary
+    assert summary(RESULT)
+    out = capsys.readouterr().out
+    assert "3,531 feeds as listpack, 508 as skiplist" in out and "with 1 follow\n" in out.replace(" \n", "\n").replace("  ", "")
+    assert "NOT EQUAL" in out and "1 follower or more" in out
+    assert summary(RESULT | {"deliveries_exact": False, "redis_lost": 3})
+    out = capsys.readouterr().out
+    assert "Redis lost its memory 3 times: some deliveries were made again; by the graph they are 10" in out
+    assert "bound" not in out
+
+
+def test_ones_are_not_many():
+    from feedlab.cli import engines as commands
+    from feedlab.cli import trace
+    from feedlab.lab.trace import Feeds
+    assert commands._to_mend(1, 9).startswith("1 of 9 needs mending")
+    one = Feeds(**{f: 0 for f in Feeds.__dataclass_fields__} | {"active_followers": 1, "holding": 1})
+    assert trace._feeds(one) == "1 of 1 active follower holds it"
 
 
 def test_help_imports_nothing_heavy_and_has_no_colours():

@@ -8,13 +8,14 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from feedlab import config, engines
-from feedlab.engines import api, base, checkup, containers, jars, java, procs
+from feedlab.engines import api, base, checkup, containers, jars, java, procs, yours
 from feedlab.engines.base import Probe
 from feedlab.engines.state import State
 from feedlab.errors import BadInput, EngineDown
@@ -208,7 +209,7 @@ def test_a_wrong_url_is_one_sentence(make):
     with socket.create_server(("127.0.0.1", 0)) as s:
         free = s.getsockname()[1]
     s = make(postgres_url=f"postgresql://u:secret@127.0.0.1:{free}/x", redis_url=f"redis://127.0.0.1:{free}/0",
-             kafka_bootstrap="not an address")
+             kafka_bootstrap=f"127.0.0.1:{free},127.0.0.1:{free}")
     with pytest.raises(EngineDown) as e:
         engines.up(s)
     text = str(e.value)
@@ -440,6 +441,132 @@ def test_passwords_are_never_shown():
     assert "p4" not in base.masked("redis://:p4@h:1/0")
     assert base.short("cannot reach redis://u:p4@h:1 now\nmore") == "cannot reach redis://u:***@h:1 now"
     assert base.short(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize("address", [
+    "host=127.0.0.1 port=1 password=s3cret", "host=h password = 's3cret \\' x' port=1", "password='s3cret",
+    "postgresql://u@127.0.0.1:1/x?password=s3cret", "postgresql://u@h/x?sslmode=require&sslpassword=s3cret&a=b",
+    "postgresql://h/x?PASSWORD=s3%63ret&password=s3cret@x", "redis://h:1/0?password=s3cret", "redis://:s3cret@h:1/0",
+    "redis://:s3cret/w@h:1/0", "postgresql://u:s3cret#a@h/x", "postgresql://u:p@s3cret@h/x", "postgresql://u:1/s3cret@h/x"])
+def test_a_password_is_masked_wherever_it_stands(address):
+    assert "s3" not in base.masked(address) and "***" in base.masked(address)
+    assert "s3" not in base.masked(f"cannot reach {address}")
+    quoted = base.short(f'invalid part "s3cret" of {address}', address)
+    assert "s3" not in quoted and "invalid part" in quoted
+
+
+@pytest.mark.parametrize("address", [
+    "redis://h:6379/0", "127.0.0.1:9092,h:1", "postgresql://h:5432/db?user=me@server", "host=h port=5432 dbname=x",
+    "postgresql://h1:1,h2:2/db?user=me@server", "postgresql://me@h:5432/x", "unix:///tmp/r.sock?db=1"])
+def test_an_address_without_a_password_is_shown_as_it_is(address):
+    assert base.masked(address, address) == address
+
+
+@pytest.mark.parametrize("variable", ["postgres_url"])
+@pytest.mark.parametrize("url", ["host=127.0.0.1 port=1 password=secret1", "postgresql://u@127.0.0.1:1/x?password=secret2"])
+def test_no_command_prints_the_password(make, variable, url):
+    s = make(postgres_url=url, redis_url="redis://127.0.0.1:1/0?password=secret3", kafka_bootstrap="127.0.0.1:1")
+    with pytest.raises(EngineDown) as e:
+        engines.up(s)
+    for text in (str(e.value), str(engines.status(s)), str(engines.doctor(s))):
+        assert "secret" not in text and "password=***" in text and "nothing listens on 127.0.0.1:1" in text
+
+
+# --- the form of an address that is given
+
+WRONG = [
+    ("redis", "redis://127.0.0.1:6379/abc", "'/abc' is not the number of a database"), ("redis", "http://x", "starts with http://"),
+    ("redis", "redis://h:0/0", "its port"), ("redis", "redis://h:port/0", "its port"), ("redis", "localhost:6379", "redis://"),
+    ("redis", "redis://h?foo=1", "no option 'foo'"), ("redis", "redis://h?db=x", "db="), ("redis", "unix://", "socket"),
+    ("redis", "redis://:pa/secret@h:1/0", "%-encoded"), ("redis", " ", "empty"), ("redis", "redis://[::1/0", "its port"),
+    ("postgres", "mysql://u:secret@b/c", "starts with mysql://"), ("postgres", "http://x", "starts with http://"),
+    ("postgres", "nonsense", "missing"), ("postgres", "host=h port=99999", "its port"), ("postgres", "host=h prot=1", "prot"),
+    ("postgres", "host=h password=my secret port=1", "***"), ("postgres", "postgresql://u:secret@h:1/x?foo=1", "invalid URI query"),
+    ("kafka", "kafka://h:1", "starts with kafka://"), ("kafka", ",,", "commas"), ("kafka", "h:1,", "commas"),
+    ("kafka", "localhost", "host:port"), ("kafka", "h:0", "host:port"), ("kafka", "a b:1", "host:port"),
+    ("kafka", "redis://h:1", "starts with redis://"),
+]
+
+
+@pytest.mark.parametrize(("name", "address", "words"), WRONG)
+def test_a_wrong_form_is_told_before_anything_is_done(make, monkeypatch, name, address, words):
+    """By every command in the same words: the variable, what is wrong, the right form."""
+    monkeypatch.setattr(socket, "create_connection", lambda *a, **k: pytest.fail("something was asked"))
+    s = make(**{base.FIELDS[name]: address})
+    said = set()
+    for ask in (engines.up, engines.addresses, lambda s: engines.check_addresses(base.Addresses(*(
+            address if n == name else good for n, good in zip(engines.NAMES, GOOD, strict=True))))):
+        with pytest.raises(BadInput) as e:
+            ask(s)
+        said.add(str(e.value))
+    (text,) = said
+    assert text.startswith(f"{base.VARIABLES[name]}=") and "Its form is" in text and words in text
+    assert "secret" not in text and "\n" not in text
+    assert not s.state_dir.exists()
+    (shown,) = [e for e in engines.status(s) if e.name == name]
+    assert shown.detail == text and not shown.healthy
+    engines.down(s)
+
+
+GOOD = ["postgresql://u:p@h1:1,h2:2/x?sslmode=require", "rediss://u:p@h:1/15?socket_timeout=3", "h:1, [::1]:9092,b_c.d-e:65535"]
+
+
+@pytest.mark.parametrize(("name", "address"), [*zip(base.NAMES, GOOD, strict=True), ("postgres", "host=/tmp dbname=x"),
+                                               ("postgres", "postgresql:///x?host=/tmp"), ("redis", "unix:///tmp/r?db=1"),
+                                               ("redis", "redis://h"), ("redis", "redis://h/"), ("postgres", "postgres://h")])
+def test_a_right_form_passes(name, address):
+    assert yours.malformed(name, address) == ""
+
+
+def answering(answer):
+    """A server that says `answer(first bytes)` to each connection; its port."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                c, _ = server.accept()
+            except OSError:
+                return
+            with c:
+                c.settimeout(3)
+                try:
+                    c.sendall(answer(c.recv(100)))
+                except OSError:
+                    pass
+    threading.Thread(target=serve, daemon=True).start()
+    return server
+
+
+@pytest.mark.parametrize("name", base.NAMES)
+def test_another_program_on_the_port(make, name):
+    form = {"postgres": "postgresql://u:secret@127.0.0.1:{}/x", "redis": "redis://127.0.0.1:{}/0", "kafka": "127.0.0.1:{}"}[name]
+    with answering(lambda asked: b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+        port = server.getsockname()[1]
+        s = make(**{base.FIELDS[name]: form.format(port)})
+        (shown,) = [e for e in engines.status(s) if e.name == name]
+        assert shown.detail == f"something answers at 127.0.0.1:{port}, but it is not {base.TITLES[name]}"
+
+
+def test_what_is_said_while_an_engine_is_away():
+    from confluent_kafka import KafkaError, KafkaException
+    from psycopg import OperationalError
+    from psycopg.errors import UndefinedTable
+    from redis.exceptions import ConnectionError as RedisAway
+    from redis.exceptions import ResponseError
+    a = {"postgres": "postgresql://u:secret@h:5/x", "redis": "redis://:secret@127.0.0.1:22115/0", "kafka": "k:9,l:9"}
+    for error, text in (
+            (RedisAway("Error 111 connecting to 127.0.0.1:22115. Connection refused."),
+             "Redis at 127.0.0.1:22115 does not answer: Connection refused"),
+            (ResponseError("no function"), "Redis at 127.0.0.1:22115 says: no function"),
+            (OperationalError('the connection is lost for "secret"\nmore'),
+             'PostgreSQL at h:5 does not answer: the connection is lost for "***"'),
+            (UndefinedTable("no outbox"), "PostgreSQL at h:5 says: no outbox"),
+            (KafkaException(KafkaError(KafkaError._TRANSPORT, "gone")), "Kafka at k:9, l:9 does not answer: gone"),
+            (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no")), "Kafka at k:9, l:9 says: no"),
+            (BufferError("Local: Queue full"), "Kafka at k:9, l:9 does not answer: Local: Queue full"),
+            (EngineDown("PostgreSQL does not answer: x.\ny"), "PostgreSQL does not answer: x.")):
+        assert engines.away(error, **a) == text
 
 
 def test_doctor_never_raises_and_takes_at_most_ten_seconds(make, monkeypatch):

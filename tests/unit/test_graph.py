@@ -63,6 +63,8 @@ def test_real_trace_is_refused_with_the_reason():
     "\ufeff1,2\n2,3\n3,1\n", "follower,followee\n1,2\n2,3\n3,1\n", "followee,follower\n2,1\n3,2\n1,3\n",
     "Target,Source\n2,1\n3,2\n1,3\n", '"from","to"\n1,2\n2,3\n3,1\n', "FromNodeId\tToNodeId\n1\t2\n2\t3\n3\t1\n",
     "When,Followee ID,Follower-ID\n5,2,1\n6,3,2\n7,1,3\n", "a b\n1 2\n2 3\n3 1\n", "1 2 0.5 -7\n2 3 1e9 8\n3 1 .5 +1\n",
+    '"1","2"\n"2","3"\n"3","1"\n', '"from","to"\n"1",2\r\n2, "3"\n"3" ,"1"\n', '"1" "2"\n"2"\t3\n3 1\n',
+    "1;2\n2;3\n3;1\n", 'follower;followee\n"1" ; "2"\n2;3\n3;1', '# "quoted; words"\n"1","2","0.5"\n2,3,7\n# 9 "9\n3,1,"-1e3"\n',
     "0001 2\n2 3\n3 000000000000000000000000001\n", "1 2\n2 3\n3 1\n1 2\n2 2\n",
 ])
 def test_all_forms_of_one_graph(write, text):
@@ -184,7 +186,11 @@ def test_a_million_edges_are_quick(write):
     ("1,2\n3,\n", r"line 2: '' is not a user id"),
     ("1,2,\n", r"line 1: '' in column 3 is not a number"),
     ("1 2 x\n", r"line 1: 'x' in column 3 is not a number"),
-    ("1;2\n", r"line 1: found one column, expected two user ids separated by a space, a tab or a comma"),
+    ("1|2\n", r"line 1: found one column, expected two user ids separated by a space, a tab, a comma or a semicolon"),
+    ("\u0661 \u0662\n\u0663 \u0664\n", r"line 1: '\u0661' is not a user id .*in the digits 0 to 9"),
+    ("# c\n\n\"\u0661\",\"2\u0662\"\n", r"line 3: '\u0661' is not a user id"),
+    ('1,2\n"3,4"\n', r"line 2: '\"3' is not a user id"), ('1,2\n"3,4\n', r"line 2: '\"3' is not a user id"),
+    ('1,2\n"" ,4\n', r"line 2: '' is not a user id"), ("1;2;0,5\n", r"line 1: '0,5' in column 3 is not a number"),
     (b"1 2\n\xff\xfe 3\n", r"line 2: not UTF-8 text"),
     (b"\xe9t\xe9 1\n", r"line 1: not UTF-8 text"),
     ("", r"is empty"),
@@ -211,7 +217,7 @@ def test_one_sentence_for_what_is_wrong(write, content, message):
 
 
 def test_what_is_no_readable_file(tmp_path):
-    with pytest.raises(BadInput, match="does not exist"):
+    with pytest.raises(BadInput, match="does not exist: check the name.$"):
         read_graph(tmp_path / "nothing")
     with pytest.raises(BadInput, match="is a folder"):
         read_graph(tmp_path)

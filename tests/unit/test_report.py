@@ -13,7 +13,7 @@ from feedlab.lab.graph import from_edges
 from feedlab.lab.report import write_report
 
 RESULT = {
-    "users": 4039, "follows": 176468, "posts": 2000, "deliveries": 62000, "write_amplification": 31.0,
+    "users": 4039, "follows": 176468, "posts": 2000, "deliveries": 62000, "deliveries_expected": 62000, "write_amplification": 31.0,
     "pull_authors": 12, "scrolls_checked": 100, "scrolls_equal": 100, "bytes_per_entry": 82.5,
     "visible_ms": {"p50": 21.5, "p99": 140.0}, "threshold": 200, "feed_max": 500, "seed": 7, "seconds": 41.2,
     "engines": [{"name": "PostgreSQL", "source": "embedded", "version": "18.4", "address": "127.0.0.1:5432"},
@@ -106,7 +106,7 @@ def test_report_holds_all_and_asks_nobody(tmp_path):
     page, source = Page(path), path.read_text()
     for text in ("100 of 100 scrolls equal the SQL pull answer", "62,000", "31", "21.5 ms", "PostgreSQL", "18.4", "yes",
                  "Push below 200 followers writes 31 feeds a post; pure push 43.7", "5.1 MB", "82.5 B",
-                 "feedlab demo --graph 'data/my graph.csv' --threshold 200 --feed-max 500 --posts 2000 --seed 7"):
+                 ".venv/bin/feedlab demo --graph 'data/my graph.csv' --threshold 200 --feed-max 500 --posts 2000 --seed 7"):
         assert text in page.text, text
     assert "not measured" not in page.text
     assert "secret" not in source and "redis://me:***@10.0.0.1" in page.text
@@ -122,7 +122,13 @@ def test_report_holds_all_and_asks_nobody(tmp_path):
 def test_report_of_nothing_says_not_measured(tmp_path):
     page = Page(write_report({}, tmp_path / "demo.html"))
     assert "No scroll was compared" in page.text
-    assert page.text.count("not measured") == 16 + 6 + 1  # values, figures, engines
+    assert page.text.count("not measured") == 17 + 6 + 1  # values, figures, engines
+
+
+def test_the_way_of_a_post_has_its_labels_above_the_line():
+    """Steps go down as time goes right, so above and right of a point there is no line."""
+    (line,) = plots.way_of_a_post([("row", 0), ("Kafka", 8), ("feed", 15)]).data
+    assert line.textposition == "top right" and list(line.text) == ["0 ms", "8 ms", "15 ms"]
 
 
 @pytest.fixture
@@ -158,6 +164,32 @@ def test_odd_values_break_nothing(tmp_path, changes):
 def test_a_difference_is_the_headline(tmp_path):
     page = Page(write_report(RESULT | {"scrolls_equal": 98}, tmp_path / "demo.html"))
     assert "Only 98 of 100 scrolls equal" in page.text and ("class", "bad") in page.attributes
+
+
+@pytest.mark.usefixtures("no_plotly")
+def test_deliveries_are_held_against_sql(tmp_path):
+    def text(**changes) -> str:
+        return Page(write_report(RESULT | changes, tmp_path / "demo.html")).text
+    assert "counted from graph and posts alone: equal" in text()
+    assert "alone: NOT EQUAL" in text(deliveries=61999)
+    lost = text(deliveries=62500, deliveries_exact=False, redis_lost=2)
+    assert "Redis lost its memory 2 times: some deliveries were made again; by the graph they are 62,000" in lost
+    assert "bound" not in lost and "EQUAL" not in lost
+    assert "Redis lost its memory once:" in text(deliveries=62500, deliveries_exact=False, redis_lost=1)
+
+
+@pytest.mark.usefixtures("no_plotly")
+def test_words_of_the_report(tmp_path):
+    redis = {"encoding": "listpack", "encodings": {"skiplist": 508, "listpack": 3531}}
+    engine = {"name": "redis", "pid": 12345, "memory_bytes": 45_600_000, "address": "host=h password=secret1",
+              "detail": "postgresql://u@h/x?password=secret2"}
+    page = Page(write_report(RESULT | {"users": 1, "posts": 1, "redis": redis, "engines": [engine]}, tmp_path / "a.html"))
+    assert page.text.count("3,531 feeds as listpack, 508 as skiplist") == 2
+    assert "1 user, 1 post, 41.2 s" in page.text
+    assert "from writing a post to its last feed" in page.text and "commit until" not in page.text
+    assert "46 MB" in page.text and "12345" in page.text and "memory" in page.text and "45,600,000" not in page.text
+    assert "secret" not in page.text
+    assert "from writing a post to its last feed" in plots.visible_hist([5]).layout.xaxis.title.text
 
 
 def test_all_text_is_escaped(tmp_path):
