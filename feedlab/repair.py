@@ -12,6 +12,11 @@ from .errors import NotFound
 from .reader import visible
 
 
+LAPSED = """
+    select u from unnest(%s::bigint[]) u left join user_activity a on a.user_id = u
+    where a.last_seen_at is null or a.last_seen_at < now() - %s * interval '1 second'"""
+
+
 def warm(conn: db.Connection, r: redis.Redis, settings: Settings, users: Sequence[int],
          tick: Callable[[int], None] = lambda done: None) -> int:
     """Build the feeds of these users ahead of their first read, where there is none. How many were built.
@@ -21,6 +26,9 @@ def warm(conn: db.Connection, r: redis.Redis, settings: Settings, users: Sequenc
     names, feed_max, built = Names(settings.namespace), db.knobs(conn)["feed_max"], 0
     for at in range(0, len(users), 500):
         some, expires = [int(u) for u in users[at:at + 500]], int((time.time() + settings.feed_ttl_s) * 1000)
+        lapsed = [names.feed(u) for u, in conn.execute(LAPSED, (some, settings.feed_ttl_s))]
+        if lapsed:                      # as in reader: a feed that outlived the activity window has holes (R01)
+            r.unlink(*lapsed)
         conn.execute("insert into user_activity (user_id) select unnest(%s::bigint[]) on conflict (user_id) do update "
                      "set last_seen_at = excluded.last_seen_at", (some,))
         for u in some:
