@@ -42,7 +42,7 @@ def create(conn: Connection, ids: Snowflake, names: Names, author: int, content:
     `created_at_ms` (epoch milliseconds) is for imported, back-dated posts; otherwise id and time are one clock reading.
     Raises BadInput (text empty, too long, or with a NUL) and NotFound (author).
 
-    >>> create(conn, ids, names, author=7, content="hello")    # doctest: +SKIP
+        post = create(conn, ids, names, author=7, content="hello")
     """
     if not content.strip():
         raise BadInput("the post is empty. Write some text.")

@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ from .state import State, usable
 START_S = 90  # recovery of PostgreSQL or of a broker after kill -9 takes seconds here; a slow disk gets time as well
 
 
-class Embedded:
+class Embedded(ABC):
     """One embedded engine of one state folder."""
 
     name = ""
@@ -37,29 +38,30 @@ class Embedded:
 
     # --- what a subclass says
     @property
+    @abstractmethod
     def marker(self) -> str:
         """The argument of our process that no other has."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def config(self) -> tuple[Path, dict[str, str]]:
         """The engine's own configuration file, and for each of `ports` the pattern that finds it there."""
-        raise NotImplementedError
 
     def missing(self) -> str:
         """Why this machine cannot run it, "" if it can."""
         return ""
 
+    @abstractmethod
     def address(self) -> str:
-        raise NotImplementedError
+        """Where clients find it."""
 
+    @abstractmethod
     def prepare(self, report) -> None:
         """Make data folder and configuration, for the ports in `self.record`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def launch(self) -> int:
         """Start the process, return its pid."""
-        raise NotImplementedError
 
     def after_start(self) -> None:
         """Once it answers."""

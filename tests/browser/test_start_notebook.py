@@ -19,10 +19,19 @@ def fresh_copy(name: str) -> str:
 def test_start_runs_to_the_end(watched, jupyter):
     page = watched.page
     page.goto(jupyter.replace("notebooks/00_start.ipynb", fresh_copy("00_start.ipynb")))
-    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']", timeout=60_000)
+    page.wait_for_selector("text=Python 3 (ipykernel) | Idle", timeout=60_000)
     assert page.locator(".jp-Dialog").count() == 0, "a newcomer is asked nothing"
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    prompt = page.locator(".jp-CodeCell .jp-InputPrompt").first
+
+    def begun():
+        """JupyterLab drops what is run before its kernel has been connected, so ask again until the first cell has begun."""
+        if prompt.inner_text().strip() != "[ ]:":
+            return True
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        page.wait_for_timeout(1_000)
+        return False
+    until(begun, 60, "the first cell")
 
     failed = page.locator("[data-mime-type='application/vnd.jupyter.error']")
 
