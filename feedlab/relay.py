@@ -35,10 +35,12 @@ class Relay:
         self.conn = self.bell = self.producer = None
 
     def open(self) -> None:
-        self.conn = db.connect(self.postgres_url, self.settings.namespace, f"relay {self.settings.namespace}")
+        """The bell and the broker first, `conn` last: who waits for a relay waits for that one (`running`), and then all is ready."""
         self.bell = db.connect(self.postgres_url, self.settings.namespace, f"relay bell {self.settings.namespace}")
         self.bell.execute(f'listen "{self.names.channel}"')
         self.producer = kafka.producer(self.bootstrap)
+        self.producer.list_topics(self.names.created, timeout=5)      # connects; else the first post would wait for it
+        self.conn = db.connect(self.postgres_url, self.settings.namespace, f"relay {self.settings.namespace}")
 
     def close(self) -> None:
         for c in (self.conn, self.bell):
