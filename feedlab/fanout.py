@@ -11,8 +11,10 @@ The consumer's place in each partition is kept in Redis, beside the effects, and
 Kafka's committed offset follows behind; it serves tools that show lag. A large author is worked off in slices: the first one
 here, the rest as records of `feed-slices`, so that a small author behind it need not wait.
 """
+import threading
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import psycopg
@@ -72,6 +74,11 @@ class FanOut:
         self.place: dict[str, int] = {}           # field -> the offset that Redis has as next, as far as we know
         self.left: dict[str, int] = {}            # field -> the offset up to which Redis has answered us
         self.stale = True                         # the places must be read from Redis before anything is handled
+        # a member that does not poll for max.poll.interval.ms (librdkafka: 300 s) loses its partitions: see _keep
+        self.poll_limit_s = consumer.get("max.poll.interval.ms", 300_000) / 1000
+        self.since: float | None = None           # when the batch that is being handled was begun
+        self.watch, self.over = threading.Lock(), threading.Event()
+        self.keeper: threading.Thread | None = None
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -86,13 +93,41 @@ class FanOut:
             self.consumer = kafka.consumer(self.bootstrap, self.names.group, **self.consumer_settings)
             self.consumer.subscribe(list(self.names.topics), on_assign=self._assigned, on_revoke=self._revoked,
                                     on_lost=self._revoked)
+        if self.keeper is None:
+            self.over.clear()
+            self.keeper = threading.Thread(target=self._keep, daemon=True)
+            self.keeper.start()
 
     def close(self) -> None:
         """Leave the group (the others take over at once) and close what was opened."""
+        self.over.set()
+        if self.keeper is not None:
+            self.keeper.join()
+            self.keeper = None
         for c in (self.consumer, self.conn, self.redis):
             if c is not None:
                 c.close()
         self.consumer = self.conn = self.redis = self.producer = None
+
+    def _keep(self) -> None:
+        """While a batch takes longer than a third of the poll limit: pause everything and poll in its stead, so that a slow Redis
+        does not cost the partitions. The batch goes on; its place is read again afterwards."""
+        while not self.over.wait(self.poll_limit_s / 6):
+            with self.watch:
+                if self.since is not None and time.monotonic() - self.since > self.poll_limit_s / 3:
+                    self.stale = True
+                    self.consumer.pause(self.consumer.assignment())
+                    self.consumer.poll(0)
+
+    @contextmanager
+    def _handling(self):
+        with self.watch:
+            self.since = time.monotonic()
+        try:
+            yield
+        finally:
+            with self.watch:
+                self.since = None
 
     def _assigned(self, consumer, partitions) -> None:
         consumer.assign(partitions)
@@ -224,7 +259,8 @@ class FanOut:
             if not messages:
                 self._check()
                 return done
-            self._handle(messages, done)
+            with self._handling():
+                self._handle(messages, done)
         except Behind:
             self.stale = True
         except redis.ResponseError as e:
@@ -319,6 +355,8 @@ class FanOut:
 
     def _queue(self, pipe, w: "Work") -> None:
         e, n = w.event, self.names
+        if w.field not in self.place:
+            raise Behind                         # taken away while the batch was planned
         place = (w.field, str(self.place[w.field]), str(w.message.offset() + 1))
         feeds = [n.feed(u) for u in w.users]
         if e is None or w.gone:

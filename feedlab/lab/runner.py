@@ -131,10 +131,14 @@ class Runner:
     # --- one history -----------------------------------------------------------------------------------------------------
 
     def run(self, history: History) -> check.Report:
-        """Run it to the end, drain, scroll everybody's feed, warm and cold, and judge every page that was read.
+        """Run it to the end and judge every page that was read: `begin`, `do` each step, `finish`."""
+        self.begin(history)
+        for step in history.steps:
+            self.do(step)
+        return self.finish()
 
-        Verdicts call posts by the order in which they were written (post 1, 2, 3), and count milliseconds from the history's start.
-        """
+    def begin(self, history: History) -> None:
+        """Empty the namespace; make the users, who follow as the history says; nothing has been posted."""
         self.facts, self.history, self.scrolls = check.History(), history, 0
         self._empty(history)
         for u in range(history.users):
@@ -143,11 +147,15 @@ class Runner:
         for u, a in history.follows:
             self.do(["follow", u, a])
         self.drain()
-        for step in history.steps:
-            self.do(step)
+
+    def finish(self) -> check.Report:
+        """Drain, scroll everybody's feed, warm and cold, and judge every page that was read.
+
+        Verdicts call posts by the order in which they were written (post 1, 2, 3), and count milliseconds from the history's start.
+        """
         self.drain()
         answers = {}
-        for u in range(history.users):
+        for u in range(self.history.users):
             small = 1 + u % 3
             self._scroll(u, small, "warm")
             self._scroll(u, 50, "warm")
