@@ -75,7 +75,7 @@ def wait_acked(p: Producer, failures: list, timeout_s: float = 15) -> None:
 
 
 SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
-            KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
+            KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._UNKNOWN_PARTITION, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
             # a broker's first group: the topic of offsets is still being made
             KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -98,7 +98,7 @@ def end_offsets(a: Admin, topics, timeout_s: float = 10) -> dict[str, int]:
 
 
 def _end_offsets(a: Admin, topics, timeout_s: float) -> dict[str, int]:
-    known = a.list_topics(timeout=timeout_s).topics
+    known = a.asker.list_topics(timeout=timeout_s).topics       # of the client that asks: it must know of added partitions
     unknown = [t for t in topics if t not in known or not known[t].partitions]
     if unknown:          # just made, or the broker is just back: to call them empty would be to call their records handled
         raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"no topic {unknown[0]}"))

@@ -63,7 +63,7 @@ def test_detached_on_a_taken_port_then_down(env, tmp_path):
         assert answer(url[1]) == 200
         settings = url[1].partition("/lab")[0] + "/lab/api/settings/@jupyterlab/notebook-extension:tracker?token="
         shown = json.loads(opened(settings + url[1].partition("token=")[2]).read())
-        assert shown["schema"]["properties"]["windowingMode"]["default"] == "defer", "our overrides.json is in force"
+        assert shown["schema"]["properties"]["windowingMode"]["default"] == "none", "our overrides.json is in force"
         again = feedlab(env, "lab", "--detach", "--no-demo").stdout
         assert url[1] in again and "runs already" in again
     assert len(servers(tmp_path)) == 1

@@ -401,6 +401,10 @@ def test_partitions_have_places_of_their_own(r):
 
 
 def test_the_trace_tells_first_last_and_how_many(r):
+    deliver(r, KEYS, [Entry(7, 7)], trace=7, trace_s=60, where="t:0:9:1:2")
+    assert "first_ms" not in r.hgetall(NAMES.trace(7)), "nothing was written: there is no time at which it was"
+    for key in KEYS:
+        build(r, key)
     for i in range(3):
         deliver(r, KEYS[i:], [Entry(9, 9)], trace=9, trace_s=60, where=f"t:0:{i}:1:2")
     t = r.hgetall(NAMES.trace(9))
