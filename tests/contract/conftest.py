@@ -1,4 +1,5 @@
-"""Runners of histories, one a system, kept over the tests of a session: joining a consumer group costs seconds."""
+"""Runners of histories, one a system, kept over the tests of a module: joining a consumer group costs seconds. No longer than
+that: other modules kill engines, and a runner does not reconnect."""
 from contextlib import ExitStack
 
 import pytest
@@ -9,7 +10,7 @@ from feedlab.lab.session import open_lab, wipe
 from feedlab.lab.systems import SYSTEMS
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def runners(addresses):
     """name of the system -> Runner, opened when first asked for, wiped at the end."""
     with ExitStack() as stack:
