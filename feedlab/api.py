@@ -38,6 +38,7 @@ from . import __version__, db, follows, kafka, metrics, posts, timeline
 from .config import Settings
 from .core.codec import Names
 from .core.model import MAX_ID, Page, Post
+from .core.snowflake import Drawn
 from .engines import Addresses
 from .errors import BadInput, ClockWentBack, Conflict, EngineDown, FeedlabError, NotFound
 from .reader import LIMIT, Reader
@@ -453,7 +454,7 @@ def _once(conn, s: State, me: int, body: PostIn, key: str | None) -> Post:
             (me, key, digest, drawn[0]),
         ).fetchone()
         if won:
-            return posts.create(conn, _Drawn(drawn), s.names, me, body.content, images=body.images)
+            return posts.create(conn, Drawn(drawn), s.names, me, body.content, images=body.images)
     known, post_id = conn.execute(
         "select digest, post_id from idempotency_keys where user_id = %s and key = %s", (me, key)
     ).fetchone()
@@ -467,16 +468,6 @@ def _once(conn, s: State, me: int, body: PostIn, key: str | None) -> Post:
             f"the post {post_id} that was made with this Idempotency-Key was removed. Use a new key for a new post."
         )
     return Post(*row[:4], tuple(row[4]))
-
-
-class _Drawn:
-    """An id that was drawn already, where a generator is wanted."""
-
-    def __init__(self, drawn: tuple[int, int]):
-        self.drawn = drawn
-
-    def next(self) -> tuple[int, int]:
-        return self.drawn
 
 
 def _read(app: FastAPI) -> None:

@@ -14,7 +14,7 @@ here, the rest as records of `feed-slices`, so that a small author behind it nee
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import psycopg
@@ -116,8 +116,9 @@ class FanOut:
             with self.watch:
                 if self.since is not None and time.monotonic() - self.since > self.poll_limit_s / 3:
                     self.stale = True
-                    self.consumer.pause(self.consumer.assignment())
-                    self.consumer.poll(0)
+                    with suppress(KafkaException):           # the broker is away: asked again at the next turn
+                        self.consumer.pause(self.consumer.assignment())
+                        self.consumer.poll(0)
 
     @contextmanager
     def _handling(self):

@@ -76,3 +76,18 @@ class Snowflake:
                 return now
             time.sleep(0.0001)
         raise ClockWentBack(f"the clock has stood at or before {ms} ms while {PER_MS} ids were used up. Set the clock.")
+
+
+class Drawn:
+    """An id that was drawn already, where a generator is wanted: a write that is tried again makes the same post, so that the second
+    try finds the first, if that had gone through.
+
+    >>> Drawn((7, 1_700_000_000_000)).next()
+    (7, 1700000000000)
+    """
+
+    def __init__(self, drawn: tuple[int, int]):
+        self.drawn = drawn
+
+    def next(self) -> tuple[int, int]:
+        return self.drawn

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from .. import db, engines, kafka, posts, pull, repair
 from ..config import Settings, project_root
-from ..core.snowflake import wall_clock_ms
+from ..core.snowflake import Drawn, wall_clock_ms
 from ..errors import BadInput, Conflict, EngineDown
 from ..reader import scroll
 from . import world
@@ -38,16 +38,6 @@ EXPECTED = """
 
 def _say(text: str, done: int | None = None, total: int | None = None) -> None:
     """The default progress: nothing."""
-
-
-class _Fixed:
-    """An id drawn once, for a write that is tried again: the second try then finds the first, if that had gone through."""
-
-    def __init__(self, drawn: tuple[int, int]):
-        self.drawn = drawn
-
-    def next(self) -> tuple[int, int]:
-        return self.drawn
 
 
 class Demo:
@@ -126,7 +116,7 @@ class Demo:
 
     def _post(self, author: int, n: int, drawn: tuple[int, int]) -> None:
         with suppress(psycopg.errors.UniqueViolation):       # the try before had gone through after all
-            posts.create(self.lab.conn, _Fixed(drawn), self.lab.names, author, f"post {n} of user {author}")
+            posts.create(self.lab.conn, Drawn(drawn), self.lab.names, author, f"post {n} of user {author}")
 
     def drain(self) -> None:
         """Until outbox and lag are 0, at least twice in a row so that nothing hides between the two."""

@@ -23,9 +23,9 @@ from .. import controller, db, engines, follows, kafka, outbox, posts, pull, rep
 from ..config import Settings
 from ..core import check, cursor
 from ..core.check import Deleted, Followed, History, Knob, Posted, Read, Unfollowed
+from ..core.snowflake import Drawn
 from ..errors import BadInput, EngineDown, NotFound
 from ..reader import Reader, scroll
-from .demo import _Fixed
 from .session import open_lab, wipe
 from .workers import KINDS, Workers
 
@@ -168,7 +168,7 @@ class Rounds:
 
             def once():
                 with suppress(psycopg.errors.UniqueViolation):  # the try before had gone through after all
-                    posts.create(hand.conn, _Fixed(drawn), names, author, f"post of {author}")
+                    posts.create(hand.conn, Drawn(drawn), names, author, f"post of {author}")
 
             with self.history.doing(Posted(author, id=drawn[0], ms=drawn[1])):
                 hand.patiently(once)
