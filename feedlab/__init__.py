@@ -13,3 +13,9 @@ The way of a post, one module a step:
 """
 
 __version__ = "0.1.0"
+
+
+def load_ipython_extension(shell) -> None:
+    """`%load_ext feedlab`: the cell magics %%sql and %%redis."""
+    from .lab import magics
+    magics.register(shell)

@@ -4,7 +4,14 @@ The command line prints the message and exits with 2, the API turns it into a 4x
 """
 
 
-class FeedlabError(Exception):
+class Shown:
+    """An error whose text says it all: a notebook shows that one line in place, not a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
+class FeedlabError(Shown, Exception):
     """Base of all errors whose text is meant for the user."""
 
 

@@ -1,9 +1,10 @@
-"""`lab`: what `make lab` calls. Engines, a small demo, JupyterLab on the first notebook."""
+"""`lab`: what `make lab` calls. Engines, a small demo, JupyterLab on the first notebook. And `learner`: notebooks with blanks."""
 
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,6 +48,7 @@ def lab(
         if not demo.summary(result):
             show.line("not every scroll equals the SQL answer: this is a mistake of ours, please report it", err=True)
         show.line(f"picture: {result['report']}")
+    _learner_copies()
     url, process = jupyter.running(s), None
     if url:
         show.line("JupyterLab runs already; `feedlab down` stops it, and the engines")
@@ -59,6 +61,40 @@ def lab(
         _browse(url)
     if process and not detach:
         _stay(s, process)
+
+
+def _learner_copies() -> None:
+    """The notebooks with blanks, beside the solved ones; where that cannot be written, the lab goes on without them."""
+    from ..config import project_root
+    from ..errors import BadInput
+    from ..lab.edition import write_learner
+    from . import show
+    try:
+        write_learner(project_root() / "notebooks" / "learner")
+    except BadInput as e:
+        show.line(str(e), err=True)
+
+
+@command(LAB, "feedlab learner", "feedlab learner --out exercises", "feedlab learner --again")
+def learner(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", show_default=False, help="Where to; left out: notebooks/learner."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", metavar="", help="Replace copies that are there, and what was filled in.")] = False,
+) -> None:
+    """Write copies of the notebooks with blanks where the solutions are; each solution is folded below its blank.
+
+    A copy that is there already is yours and stays as it is.
+    """
+    from ..config import project_root
+    from ..lab.edition import write_learner
+    from . import show
+
+    folder = out if out is not None else project_root() / "notebooks" / "learner"
+    written = write_learner(folder, again)
+    show.line(f"{len(written)} notebooks written to {folder}" if written else
+              f"nothing to do: {folder} has a copy of each notebook (--again replaces them)")
 
 
 def _browse(url: str) -> None:

@@ -1,18 +1,37 @@
 """What every notebook begins and ends with: engines up, a namespace of its own, and everything removed at the end.
 
-    book = begin("00_start")      # engines started if needed; namespace nb_00_start, emptied
-    book.lab                      # connections and names (feedlab.lab.session.Lab)
-    book.end()                    # removes the namespace from the engines, stops what runs
+    b = begin("00_start")      # engines started if needed; namespace nb_00_start, emptied
+    b.predict("feed writes a post", 49, unit="feed writes")
+    lab = b.open()             # connections and names (feedlab.lab.session.Lab)
+    b.compare("feed writes a post", 67.5)
+    b.end()                    # stops what runs, removes the namespace from the engines
 """
 import atexit
+import inspect
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from html import escape
+from pathlib import Path
 
-from .. import config, engines
-from .session import open_lab, wipe
+from .. import config, engines, follows, kafka, posts, repair
+from ..errors import BadInput, EngineDown
+from . import exercises, predictions
+from .graph import Graph, load_graph, read_graph
+from .session import open_lab, remove
 from .workers import Workers
+
+current: "Book | None" = None      # the open book of this kernel: what %%sql and %%redis speak to
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook (and not only has one imported)."""
+    if "ipykernel" not in sys.modules:
+        return False
+    from IPython import get_ipython
+    return type(get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
 class Progress:
@@ -21,7 +40,7 @@ class Progress:
 
     def __init__(self, every_s: float = 0.2):
         self.every_s, self.last, self.width, self.bar = every_s, 0.0, 0, None
-        self.notebook = "ipykernel" in sys.modules
+        self.notebook = in_notebook()
 
     def __call__(self, text: str, done: int | None = None, total: int | None = None) -> None:
         now = time.monotonic()
@@ -54,44 +73,255 @@ class Progress:
             sys.stderr.flush()
 
 
+class Prediction:
+    """What `Book.predict` returns: `value` is the answer as it stands, also after a hand on the control."""
+
+    def __init__(self, kept: predictions.Kept):
+        self.kept = kept
+
+    @property
+    def value(self):
+        return self.kept.value
+
+    def __repr__(self) -> str:
+        return f"{self.kept.label}: {self.kept.value}"
+
+
 class Book:
     """An open notebook: settings of its namespace, addresses, and, after `open`, the lab."""
 
     def __init__(self, name: str, **changes):
-        self.settings = config.settings(namespace=f"nb_{name}", **changes)
+        self.name = name
+        self.settings = config.settings(namespace=f"nb_{name}", **({"partitions": 4} | changes))
         self.progress = Progress()
         self.addresses = engines.up(self.settings, self.progress)
         self.progress.close()
         self.stack = ExitStack()
         self.lab = None
+        self.predicted: dict[str, Prediction] = {}
+        self.namespaces = [self.settings.namespace]
+        self.hand: tuple | None = None             # relay and consumer of `stations`
         atexit.register(self.end)
+
+    # --- engines ---------------------------------------------------------------------------------------------------------
 
     def open(self):
         """The lab of this namespace as it is now, for example after a demo."""
+        if self.stack is None:
+            raise BadInput("this book has ended. Run its first cell (book.begin) again.")
         if self.lab is None:
             self.lab = self.stack.enter_context(open_lab(self.settings, self.addresses))
         return self.lab
 
     def run(self, relays: int = 1, consumers: int = 1) -> Workers:
-        """Relay and fan-out as processes, until `end`; returns when both are at work."""
-        workers = self.stack.enter_context(Workers(self.settings, self.addresses, relays, consumers))
+        """Relay and fan-out as processes, until `end` or their `stop()`; returns when all are at work."""
+        self._put_down()                           # a consumer here would keep half of the partitions, and not be polled
+        workers = self.open() and self.stack.enter_context(Workers(self.settings, self.addresses, relays, consumers))
         workers.wait_ready(self.open())
         return workers
 
+    def stations(self):
+        """Relay and consumer in this process, to be stepped by hand: `relay.once()`, `fanout.once()`. The same ones when asked again."""
+        if self.hand is None:
+            from ..fanout import FanOut
+            from ..relay import Relay
+            self.open()
+            s, a = self.settings, self.addresses
+            self.hand = Relay(s, a.postgres_url, a.kafka_bootstrap), FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap)
+            for station in self.hand:
+                station.open()
+            end = time.monotonic() + 30
+            while not self.hand[1].consumer.assignment() or self.hand[1].stale:
+                self.hand[1].once()
+                if time.monotonic() > end:
+                    raise EngineDown("the consumer was given no partitions in 30 s. Does another kernel have this notebook open?")
+        return self.hand
+
+    def pump(self) -> tuple[int, int]:
+        """Step both stations until outbox and lag are 0. (rows moved, records handled)."""
+        relay, fanout = self.stations()
+        lab, moved, handled, quiet = self.open(), 0, 0, 0
+        end = time.monotonic() + 60
+        while quiet < 2:
+            sent, done = relay.once(), fanout.once(0.02)
+            moved, handled = moved + sent, handled + done.records
+            empty = not sent and not done.records and kafka.lag(lab.admin, lab.redis, lab.names) == 0
+            quiet = quiet + 1 if empty else 0
+            if time.monotonic() > end:
+                raise EngineDown("not drained after 60 s. Do other workers of this namespace run?")
+        lab.reader.copies.clear()
+        return moved, handled
+
+    def _put_down(self) -> None:
+        if self.hand is not None:
+            for station in self.hand:
+                station.close()
+            self.hand = None
+
+    # --- people and graphs -------------------------------------------------------------------------------------------------
+
+    def people(self, n: int, first: int = 0) -> list[int]:
+        """Users `first` to `first + n - 1`, active just now. Those who exist are left as they are."""
+        lab, users = self.open(), list(range(first, first + n))
+        lab.conn.execute("insert into users (id, name) select u, 'user ' || u from unnest(%s::bigint[]) u on conflict do nothing", (users,))
+        lab.conn.execute("insert into user_activity (user_id) select unnest(%s::bigint[]) on conflict (user_id) do update "
+                         "set last_seen_at = now()", (users,))
+        return users
+
+    def follow(self, follower: int, *followees: int) -> None:
+        """`follower` follows each of `followees`, as the API would do it."""
+        lab = self.open()
+        for followee in followees:
+            follows.follow(lab.conn, lab.redis, lab.names, follower, followee)
+
+    def post(self, author: int, text: str = "hello", n: int = 1) -> list:
+        """`n` posts of an author; they wait in the outbox until a relay comes."""
+        lab = self.open()
+        return [posts.create(lab.conn, lab.ids, lab.names, author, text if n == 1 else f"{text} {i}") for i in range(n)]
+
+    def load(self, graph: Graph | Path | str, directed: bool | None = None, warm: bool = True) -> Graph:
+        """A follow graph into this namespace, everybody active; with `warm` each feed is built, so that deliveries land."""
+        if not isinstance(graph, Graph):
+            path = Path(graph)
+            graph = read_graph(path if path.is_absolute() or path.exists() else config.project_root() / path, directed)
+        lab, users = self.open(), graph.users.tolist()
+        self.progress(f"loading {len(users):,} users and {len(graph.follower):,} follows")
+        load_graph(lab.conn, graph)
+        if warm:
+            repair.warm(lab.conn, lab.redis, self.settings, users, lambda done: self.progress("building feeds", done, len(users)))
+        self.progress.close()
+        return graph
+
+    def fault(self, name: str, systems: tuple[str, ...] = ("textbook", "ours")):
+        """A fault of the catalogue on both systems, in namespaces that `end` removes (feedlab.lab.faults.run)."""
+        from . import faults
+        for part in ("probe", *(f"check_{s}" for s in systems)):
+            self.also(f"{self.settings.namespace[:16]}_{part}")
+        return faults.run(name, systems, self.addresses, self.settings)
+
+    def also(self, namespace: str) -> str:
+        """Have `end` remove this namespace too. It must begin with the notebook's own, so that no other is hit by mistake."""
+        if not namespace.startswith(self.settings.namespace[:16]):
+            raise BadInput(f"{namespace} is not this notebook's: begin it with {self.settings.namespace[:16]}.")
+        if namespace not in self.namespaces:
+            self.namespaces.append(namespace)
+        return namespace
+
+    # --- predictions, exercises, source ------------------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> predictions.Store:
+        return predictions.Store(Path(self.settings.state_dir) / "predictions.json")
+
+    def predict(self, label: str, value, unit: str = "", choices: list[str] | None = None) -> Prediction:
+        """Ask for a prediction and keep it: a number, one of `choices`, or a curve {x: y}. Shows a control where widgets are drawn; the
+        value in the cell is the default. What was said before is kept, until the cell says something else. Raises BadInput."""
+        value = predictions.checked(label, value, choices)
+        before = self.kept.get(self.name, label)
+        same = before is not None and before.default == value
+        said = Prediction(predictions.Kept(self.name, label, value, before.value if same else value, unit))
+        self.predicted[label] = said
+        self.kept.keep(said.kept)
+
+        def changed(new) -> None:
+            said.kept = replace(said.kept, value=new)
+            self.kept.keep(said.kept)
+        if in_notebook():
+            from IPython.display import display
+            display(predictions.control(said.kept, choices, changed))
+        return said
+
+    def compare(self, label: str, measured) -> None:
+        """Show the prediction beside what was measured, and keep its score. Raises BadInput when nothing was predicted."""
+        if label not in self.predicted:
+            raise BadInput(f"nothing was predicted as {label!r}. Run the cell with b.predict({label!r}, ...) first.")
+        said = self.predicted[label]
+        if isinstance(measured, dict):
+            measured = {float(x): float(y) for x, y in measured.items()}
+        elif not isinstance(measured, str):
+            measured = float(measured)
+        said.kept = replace(said.kept, measured=measured, score=predictions.score(said.value, measured))
+        self.kept.keep(said.kept)
+        if isinstance(said.value, dict):
+            from . import plots
+            _show(plots.mimebundle(predictions.figure(said.kept)))
+        else:
+            text = predictions.sentence(said.kept)
+            _show({"text/html": f"<b>{escape(text)}</b>", "text/plain": text})
+
+    def score(self) -> None:
+        """The predictions of the whole book so far, and their mean score."""
+        rows = [k for k in self.kept.all() if k.score is not None]
+        if not rows:
+            _show({"text/plain": "no prediction has been held against a measurement yet"})
+            return
+        mean = sum(k.score for k in rows) / len(rows)
+        head = f"{len(rows)} predictions, mean score {mean:.1f} of 10"
+        body = "".join(f"<tr><td style='text-align:left'>{escape(k.notebook)}</td><td style='text-align:left'>"
+                       f"{escape(predictions.sentence(k))}</td></tr>" for k in rows)
+        _show({"text/html": f"<b>{head}</b><table>{body}</table>", "text/plain": head})
+
+    check = staticmethod(exercises.check)
+
+    def source(self, thing: Callable) -> None:
+        """Show the real function or class, with a link to its file."""
+        lines, first = inspect.getsourcelines(thing)
+        path = Path(inspect.getsourcefile(thing)).resolve()
+        root = Path(config.__file__).resolve().parent.parent
+        shown = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+        from pygments.lexers import PythonLexer
+        code = highlight("".join(lines), PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True))
+        _show({"text/html": f'<a href="../{shown}">{shown}</a>, line {first}{code}', "text/plain": f"{shown}, line {first}\n{''.join(lines)}"})
+
+    # --- the end ---------------------------------------------------------------------------------------------------------------
+
+    def on_end(self, stop: Callable[[], None]) -> None:
+        """Have `end` call this, before connections are closed."""
+        if self.stack is None:
+            raise BadInput("this book has ended. Run its first cell (book.begin) again.")
+        self.stack.callback(stop)
+
     def end(self) -> None:
-        """Stop what runs and remove this notebook's namespace from the engines. Harmless when repeated."""
+        """Stop what runs and remove this notebook's namespaces from the engines. Harmless when repeated."""
+        global current
         atexit.unregister(self.end)
         if self.stack is None:
             return
         stack, self.stack, self.lab = self.stack, None, None
-        stack.close()
-        with open_lab(self.settings, self.addresses) as last:
-            wipe(last)
+        if current is self:
+            current = None
+        try:
+            stack.close()
+        finally:
+            self._put_down()
+            for namespace in self.namespaces:
+                remove(self.settings.model_copy(update={"namespace": namespace}), self.addresses)
 
 
 def begin(name: str, **changes) -> Book:
-    """Engines up (started if needed), namespace `nb_<name>` emptied, ready to `open`. Settings can be changed by keyword."""
+    """Engines up (started if needed), namespace `nb_<name>` emptied, ready to `open`. Settings can be changed by keyword.
+
+    A book that this kernel has open already is ended first: running the first cell again starts afresh.
+    """
+    global current
+    if current is not None:
+        current.end()
     book = Book(name, **changes)
-    with open_lab(book.settings, book.addresses) as old:
-        wipe(old)
+    remove(book.settings, book.addresses)
+    current = book
+    if in_notebook():
+        from IPython import get_ipython
+
+        from .magics import quiet_errors
+        quiet_errors(get_ipython())
     return book
+
+
+def _show(bundle: dict) -> None:
+    if in_notebook():
+        from IPython.display import display
+        display(bundle, raw=True)
+    else:
+        print(bundle["text/plain"])

@@ -1,9 +1,10 @@
 """Claims: what a notebook concludes, checked where it stands. The printed line is the same at every run, so that nbval compares
 it; a claim that does not hold raises, and the sentence says what was expected and what came.
 """
+from ..errors import Shown
 
 
-class ClaimFailed(AssertionError):
+class ClaimFailed(Shown, AssertionError):
     """A conclusion that this run does not bear out."""
 
 

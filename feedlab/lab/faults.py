@@ -77,7 +77,7 @@ HISTORIES = [
         *posts(1, 6), EVICT, ["follow", 0, 2], *posts(1, 1)], follows=((0, 1),)),
     _history("cap", "the scroll ends at FEED_MAX (R56)", LOST, posts(1, 12), feed_max=5),
     _history("hidden-cap", "all that the feed holds is hidden (R11, R14)", (*LOST, "short page"), [
-        *posts(1, 4), *posts(2, 20), ["unfollow", 0, 2], EVICT], feed_max=5),
+        *posts(1, 4), *posts(2, 20), ["unfollow", 0, 2], ["page", 0, 2], EVICT], feed_max=5),
     _history("text-order", "equal milliseconds come back in text order (R37)", (*LOST, "out of order"), [
         ["burst", 1, 12], PUMP], feed_max=50),
     _history("imported", "a back-dated post is placed by arrival (R43)", LOST, [
@@ -187,7 +187,8 @@ class Outcome:
         return f"<b>{escape(head)}</b><table>{cells}</table>"
 
 
-def run(name: str, systems: tuple[str, ...] = ("textbook", "ours"), addresses: Addresses | None = None) -> Outcome:
+def run(name: str, systems: tuple[str, ...] = ("textbook", "ours"), addresses: Addresses | None = None,
+        base: Settings | None = None) -> Outcome:
     """Run a fault by name on live engines, which must be up. Raises BadInput for an unknown name.
 
     `print(faults.run("F3"))`, or just `faults.run("F3")` as the last line of a cell.
@@ -195,7 +196,7 @@ def run(name: str, systems: tuple[str, ...] = ("textbook", "ours"), addresses: A
     from .. import engines
     if name not in CATALOGUE:
         raise BadInput(f"there is no fault {name!r}; they are: {', '.join(CATALOGUE)}")
-    fault, s = CATALOGUE[name], settings()
+    fault, s = CATALOGUE[name], base or settings()
     addresses = addresses or engines.addresses(s)
     outcome = Outcome(fault)
     if fault.probe:

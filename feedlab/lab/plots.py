@@ -35,7 +35,7 @@ def lag_over_time(samples: Sequence[dict]) -> go.Figure:
         title = f"At most {waiting[top]:,} events waited, {t[top]:.1f} s in; {end}"
     else:
         title = "No lag was sampled"
-    fig = _figure(title, "seconds since the start", "events waiting")
+    fig = figure(title, "seconds since the start", "events waiting")
     for name, key, dash in (("outbox: rows not yet in Kafka", "outbox", "solid"),
                             ("Kafka: records not yet delivered", "lag", "dot")):
         fig.add_scatter(x=t, y=[s.get(key) for s in samples], name=name, mode="lines",
@@ -46,23 +46,23 @@ def lag_over_time(samples: Sequence[dict]) -> go.Figure:
 def write_amplification(ours: float, push: float, pull: float = 0.0, threshold: int | None = None) -> go.Figure:
     """Feed writes a post: measured (hybrid), and what pure push and pure pull would take on the same posts."""
     how = "The hybrid" if threshold is None else f"Push below {threshold:,} followers"
-    title = f"{how} writes {_n(ours)} feeds a post; pure push {_n(push)}"
-    return _bars(title, ["pure pull", "measured", "pure push"], [pull, ours, push], "feed writes a post")
+    title = f"{how} writes {number(ours)} feeds a post; pure push {number(push)}"
+    return bars(title, ["pure pull", "measured", "pure push"], [pull, ours, push], "feed writes a post")
 
 
 def sources_per_page(ours: float, pull: float, push: float = 1.0) -> go.Figure:
     """Sources touched to answer one page, mean: measured (own feed and celebrities), pure pull (every followee),
     pure push (one feed). The price of writing less."""
-    title = f"A page asks {_n(ours)} sources; pure pull {_n(pull)}"
-    return _bars(title, ["pure push", "measured", "pure pull"], [push, ours, pull], "sources a page (mean)")
+    title = f"A page asks {number(ours)} sources; pure pull {number(pull)}"
+    return bars(title, ["pure push", "measured", "pure pull"], [push, ours, pull], "sources a page (mean)")
 
 
 def memory_bars(rows: Sequence[tuple[str, float]]) -> go.Figure:
     """Redis bytes an entry. `rows`: (label, bytes an entry), the measured one first, the others to compare with."""
-    title = f"A feed entry takes {_n(rows[0][1])} bytes" if rows else "No memory was measured"
+    title = f"A feed entry takes {number(rows[0][1])} bytes" if rows else "No memory was measured"
     if len(rows) > 1:
-        title += f"; {rows[1][0]} {_n(rows[1][1])}"
-    return _bars(title, [r[0] for r in rows], [r[1] for r in rows], "bytes an entry", measured=0)
+        title += f"; {rows[1][0]} {number(rows[1][1])}"
+    return bars(title, [r[0] for r in rows], [r[1] for r in rows], "bytes an entry", measured=0)
 
 
 def visible_hist(ms: Sequence[float]) -> go.Figure:
@@ -70,16 +70,16 @@ def visible_hist(ms: Sequence[float]) -> go.Figure:
     x = np.asarray([m for m in ms if m is not None], float)
     x = np.maximum(x[np.isfinite(x)], 0.1)  # a logarithm needs more than 0; nothing here is faster than 0.1 ms
     if not len(x):
-        return _figure("No post was timed", "ms from writing a post to its last feed", "posts")
+        return figure("No post was timed", "ms from writing a post to its last feed", "posts")
     p50, p99 = np.percentile(x, [50, 99])
     # ten bins a power of ten, edges common to all figures so that two runs compare
     low, high = np.floor(np.log10(x.min()) * 10) / 10, np.floor(np.log10(x.max()) * 10) / 10 + 0.1
     edges = 10 ** np.linspace(low, high, round((high - low) * 10) + 1)
     counts, edges = np.histogram(x, edges)
-    fig = _figure(f"Half of the posts are visible within {_ms(p50)}, 99 % within {_ms(p99)}",
+    fig = figure(f"Half of the posts are visible within {millis(p50)}, 99 % within {millis(p99)}",
                   "ms from writing a post to its last feed (log)", "posts")
-    fig.add_bar(x=_list((edges[:-1] * edges[1:]) ** 0.5), y=counts.tolist(), width=_list(np.diff(edges)),
-                customdata=[f"{_ms(a)} to {_ms(b)}" for a, b in zip(edges[:-1], edges[1:], strict=True)],
+    fig.add_bar(x=rounded((edges[:-1] * edges[1:]) ** 0.5), y=counts.tolist(), width=rounded(np.diff(edges)),
+                customdata=[f"{millis(a)} to {millis(b)}" for a, b in zip(edges[:-1], edges[1:], strict=True)],
                 hovertemplate="%{y:,} posts: %{customdata}<extra></extra>", showlegend=False)
     for value, name, side, dash in ((p50, "p50", "right", "dash"), (p99, "p99", "left", "dot")):
         fig.add_vline(value, line={"color": VERMILLION, "dash": dash, "width": 2})
@@ -104,16 +104,16 @@ def ccdf_of_counts(values: Sequence[int], counts: Sequence[int], threshold: int 
     share = counts[::-1].cumsum()[::-1] / total if total else counts
     title = "No follower counts"
     if total:
-        title = f"The largest account has {_n(x[counts > 0].max())} followers, the mean " \
-                f"{_n((x * counts).sum() / total)}"
+        title = f"The largest account has {number(x[counts > 0].max())} followers, the mean " \
+                f"{number((x * counts).sum() / total)}"
         if threshold is not None:
             above = int(counts[x >= threshold].sum())
             title = f"{above:,} of {int(total):,} accounts reach the threshold of {threshold:,} followers"
     keep = np.flatnonzero(x > 0)
     if len(keep) > 400:  # a log-log curve looks the same with 400 points
         keep = keep[np.unique(np.round(np.geomspace(1, len(keep), 400)).astype(int) - 1)]
-    fig = _figure(title, "followers, at least (log)", "share of users (log)")
-    fig.add_scatter(x=_list(x[keep]), y=_list(share[keep]), mode="lines", line={"shape": "hv", "width": 2.5},
+    fig = figure(title, "followers, at least (log)", "share of users (log)")
+    fig.add_scatter(x=rounded(x[keep]), y=rounded(share[keep]), mode="lines", line={"shape": "hv", "width": 2.5},
                     showlegend=False, hovertemplate="%{y:.2%} of users have %{x:,} or more<extra></extra>")
     if threshold and total:
         fig.add_vline(threshold, line={"color": VERMILLION, "dash": "dash", "width": 2})
@@ -129,10 +129,10 @@ def ccdf_of_counts(values: Sequence[int], counts: Sequence[int], threshold: int 
 def way_of_a_post(steps: Sequence[tuple[str, int | None]]) -> go.Figure:
     """When one post reached each station: `steps` are (name, milliseconds since it was written), None for not reached."""
     reached = [(name, ms) for name, ms in steps if ms is not None]
-    last = f"{_ms(reached[-1][1])} after it was written: {reached[-1][0]}" if reached else "nowhere yet"
-    fig = _figure(f"The way of a post; {last}", "ms since the post was written", "")
+    last = f"{millis(reached[-1][1])} after it was written: {reached[-1][0]}" if reached else "nowhere yet"
+    fig = figure(f"The way of a post; {last}", "ms since the post was written", "")
     fig.add_scatter(x=[ms for _, ms in reached], y=[name for name, _ in reached], mode="lines+markers+text", showlegend=False,
-                    text=[_ms(ms) for _, ms in reached], textposition="top right", cliponaxis=False,
+                    text=[millis(ms) for _, ms in reached], textposition="top right", cliponaxis=False,
                     marker={"size": 12}, line={"dash": "dot"}, hovertemplate="%{y}: %{x} ms<extra></extra>")
     return fig.update_yaxes(autorange="reversed").update_xaxes(
         range=[0, max([ms for _, ms in reached] + [1]) * 1.2]).update_layout(height=280, margin={"l": 130})
@@ -162,15 +162,15 @@ class show:
 
 # ---------------------------------------------------------------------------------------------------- parts
 
-def _figure(title: str, x: str, y: str) -> go.Figure:
+def figure(title: str, x: str, y: str) -> go.Figure:
     return go.Figure(layout={"template": TEMPLATE, "title": {"text": title}, "xaxis": {"title": {"text": x}},
                              "yaxis": {"title": {"text": y}}})
 
 
-def _bars(title: str, names: list[str], values: list[float], unit: str, measured: int = 1) -> go.Figure:
+def bars(title: str, names: list[str], values: list[float], unit: str, measured: int = 1) -> go.Figure:
     """Horizontal bars, so that labels have room on a phone; the measured one in colour, the others hatched grey."""
-    fig = _figure(title, unit, "")
-    fig.add_bar(x=_list(np.asarray(values, float)), y=names, orientation="h", text=[_n(v) for v in values],
+    fig = figure(title, unit, "")
+    fig.add_bar(x=rounded(np.asarray(values, float)), y=names, orientation="h", text=[number(v) for v in values],
                 textposition="outside", cliponaxis=False, showlegend=False,
                 hovertemplate="%{y}: %{text}<extra></extra>",
                 marker={"color": [BLUE if i == measured else GREY for i in range(len(names))],
@@ -180,15 +180,15 @@ def _bars(title: str, names: list[str], values: list[float], unit: str, measured
         .update_layout(height=120 + 50 * len(names))
 
 
-def _list(x: np.ndarray) -> list[float]:
+def rounded(x: np.ndarray) -> list[float]:
     """Four significant digits: no eye sees more, and the JSON stays small."""
     return [float(f"{v:.4g}") for v in x.tolist()]
 
 
-def _n(x: float) -> str:
+def number(x: float) -> str:
     """1,234 or 43.7 or 0.53: three significant digits, or all before the point."""
     return f"{x:,.0f}" if abs(x) >= 100 or x == int(x) else f"{x:.3g}"
 
 
-def _ms(ms: float) -> str:
+def millis(ms: float) -> str:
     return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms:.3g} ms"

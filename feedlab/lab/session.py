@@ -44,30 +44,38 @@ class Lab:
 
 
 @contextmanager
-def open_lab(settings: Settings, addresses: engines.Addresses | None = None):
-    """A Lab on engines that are up; schema and topics are made if missing. Raises EngineDown."""
+def open_lab(settings: Settings, addresses: engines.Addresses | None = None, create: bool = True):
+    """A Lab on engines that are up; schema and topics are made if missing, unless it is opened only to be wiped. Raises EngineDown."""
     addresses = addresses or engines.addresses(settings)
     conn = db.connect(addresses.postgres_url, settings.namespace)
     try:
-        db.apply_schema(conn, settings)
+        if create:
+            db.apply_schema(conn, settings)
         r = timeline.connect(addresses.redis_url)
         names = Names(settings.namespace)
-        kafka.ensure_topics(addresses.kafka_bootstrap, names, settings.partitions)
+        if create:
+            kafka.ensure_topics(addresses.kafka_bootstrap, names, settings.partitions)
         try:
-            yield Lab(settings, addresses, conn, r, kafka.admin(addresses.kafka_bootstrap), names, db.ids(conn),
-                      Reader(settings))
+            yield Lab(settings, addresses, conn, r, kafka.admin(addresses.kafka_bootstrap), names,
+                      db.ids(conn) if create else None, Reader(settings))
         finally:
             r.close()
     finally:
         conn.close()
 
 
+def remove(settings: Settings, addresses: engines.Addresses) -> None:
+    """`wipe` a namespace, whether there is anything in it or not; nothing is made first."""
+    with open_lab(settings, addresses, create=False) as lab:
+        wipe(lab)
+
+
 def wipe(lab: Lab) -> None:
     """Remove everything of this lab's namespace from the engines, and nothing else. Raises BadInput when the schema is not ours."""
     if not db.ours(lab.conn, lab.settings.namespace):
         raise BadInput(f"schema {lab.settings.namespace} was not made by feedlab; nothing was removed.")
-    doomed = [*lab.names.topics, lab.names.dead]
-    for future in lab.admin.delete_topics(doomed, operation_timeout=10).values():
+    doomed = {*lab.names.topics, lab.names.dead} & set(lab.admin.list_topics(timeout=10).topics)
+    for future in (lab.admin.delete_topics(list(doomed), operation_timeout=10) if doomed else {}).values():
         try:
             future.result()
         except Exception:                       # a topic that was never made
@@ -77,5 +85,5 @@ def wipe(lab: Lab) -> None:
     for i in range(0, len(keys), 1000):
         lab.redis.unlink(*keys[i:i + 1000])
     until = time.monotonic() + 10
-    while set(doomed) & set(lab.admin.list_topics(timeout=10).topics) and time.monotonic() < until:
+    while doomed & set(lab.admin.list_topics(timeout=10).topics) and time.monotonic() < until:
         time.sleep(0.05)
