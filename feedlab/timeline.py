@@ -3,6 +3,7 @@
 What runs inside Redis is in `timeline.lua`: each function there is atomic. A timeline is complete strictly above its floor;
 at or below it, ask SQL. A key that does not exist is never made by a delivery, only by a rebuild (F3, F7).
 """
+import hashlib
 import secrets
 from collections.abc import Iterable
 from importlib.resources import files
@@ -14,8 +15,10 @@ from .core.codec import member
 from .core.model import NO_FLOOR, START, Entry, Timeline
 from .errors import BadInput, EngineDown
 
-LIBRARY = "feedlab"      # the library's name in Redis, and the beginning of its functions' names
 CODE = files("feedlab").joinpath("timeline.lua").read_text()
+# The library's name in Redis, and the beginning of its functions' names. Functions are global there: two versions of this code under one
+# name would replace each other's beneath running processes.
+LIBRARY = f"feedlab_{hashlib.sha256(CODE.encode()).hexdigest()[:8]}"
 ALL = 2**31         # more entries than any timeline has
 
 

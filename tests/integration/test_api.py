@@ -20,7 +20,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from conftest import fresh_lab, until
-from feedlab import api, db, metrics
+from feedlab import api, db, http_edge, metrics
 from feedlab.config import Settings
 from feedlab.core.model import MAX_ID
 
@@ -186,7 +186,7 @@ def test_the_largest_valid_post_escaped_passes_the_size_limit(ada):
     """5,000 characters of 12 bytes each, and ten images; ASCII-escaped as many clients do."""
     body = {"content": "🦊" * 5_000, "images": ["https://" + "🦊" * 1_992] * 10}
     raw = json.dumps(body).encode()
-    assert 290_000 < len(raw) < api.BODY_MAX
+    assert 290_000 < len(raw) < http_edge.BODY_MAX
     answer = ada.ask("POST", "/api/posts", content=raw, headers={"Content-Type": "application/json"})
     assert answer.status_code == 201 and answer.json()["content"] == body["content"]
 
@@ -737,9 +737,9 @@ class _Bytes:
 
 
 def test_a_body_that_is_too_large(web, url, ada):
-    huge = b'{"content": "' + b"x" * api.BODY_MAX + b'"}'
+    huge = b'{"content": "' + b"x" * http_edge.BODY_MAX + b'"}'
     json_ = {"Content-Type": "application/json"}
-    refused(ada.ask("POST", "/api/posts", content=huge, headers=json_), 413, str(api.BODY_MAX))
+    refused(ada.ask("POST", "/api/posts", content=huge, headers=json_), 413, str(http_edge.BODY_MAX))
     pieces = (huge[i : i + 10_000] for i in range(0, len(huge), 10_000))
     refused(ada.ask("POST", "/api/posts", content=pieces, headers=json_), 413)  # chunked: it does not say its length
     small = ada.ask("POST", "/api/posts", content=(p for p in [b'{"content"', b': "in pieces"}']), headers=json_)
@@ -875,7 +875,7 @@ def test_a_body_of_another_kind(ada, kind):
 
 
 def test_a_body_that_never_comes(url, web, monkeypatch):
-    monkeypatch.setattr(api, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(http_edge, "DEADLINE_S", 0.3)
     with raw(
         url, b"POST /api/users HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
     ) as got:
@@ -884,7 +884,7 @@ def test_a_body_that_never_comes(url, web, monkeypatch):
 
 def test_a_request_that_takes_too_long(lab, ada, monkeypatch):
     """503, the thread goes on; the transaction it was in may still commit, which is what the key is for."""
-    monkeypatch.setattr(api, "DEADLINE_S", 0.5)
+    monkeypatch.setattr(http_edge, "DEADLINE_S", 0.5)
     with outbox_locked(lab):
         answer = ada.post("slow", key="slow")
         refused(answer, 503, "0.5 s")

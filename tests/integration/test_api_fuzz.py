@@ -21,7 +21,7 @@ import schemathesis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from feedlab import api
+from feedlab import api, http_edge
 from feedlab.config import Settings
 from feedlab.core.model import MAX_ID, MAX_MS
 from feedlab.engines import Addresses
@@ -179,7 +179,7 @@ class Stream:
                         b'{"content": NaN}',
                         b'{"content":"a","content":"b"}',
                         b"\xff\xfe",
-                        b"x" * (api.BODY_MAX + 1),
+                        b"x" * (http_edge.BODY_MAX + 1),
                         b"null",
                         [body[:3], body[3:]],
                         [b"x" * 50_000] * 8,

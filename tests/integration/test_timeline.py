@@ -1,5 +1,6 @@
 """A timeline in Redis: against a plain model, and against the promise itself ("complete strictly above the floor")."""
 
+import hashlib
 import random
 import subprocess
 import time
@@ -455,7 +456,7 @@ def test_lost_functions_are_put_back(own_redis):
     for use in (lambda: timeline.get(own_redis, "k"), lambda: timeline.begin(own_redis, "k", 5)):
         own_redis.function_flush()
         use()
-        assert own_redis.function_list(library="feedlab")
+        assert own_redis.function_list(library=timeline.LIBRARY)
     own_redis.function_flush()
     with pytest.raises(redis.ResponseError) as e:
         call(own_redis, timeline.deliver, ["k"], [Entry(1, 1)], 5)
@@ -508,3 +509,16 @@ def test_drop_forgives_a_redis_that_is_away(unused_port):
 def test_member_is_what_redis_holds(r):
     build(r, KEYS[0], [Entry(10, 12)])
     assert r.zrange(KEYS[0], 0, -1, withscores=True) == [("floor", float("-inf")), (member(12), 10.0)]
+
+
+def test_two_versions_on_one_redis_leave_each_other_alone(own_redis, monkeypatch):
+    """Functions are global in Redis: a library is named by its code, so that an older feedlab goes on with its own."""
+    timeline.load(own_redis)
+    old, token = timeline.LIBRARY, timeline.begin(own_redis, "two-versions", 30)
+    other = timeline.CODE + "-- another version\n"
+    name = f"feedlab_{hashlib.sha256(other.encode()).hexdigest()[:8]}"
+    monkeypatch.setattr(timeline, "CODE", other)
+    monkeypatch.setattr(timeline, "LIBRARY", name)
+    timeline.load(own_redis)
+    assert {old, name} <= {lib[1] for lib in own_redis.function_list(library="feedlab_*")}
+    assert timeline.complete(own_redis, "two-versions", token, [], 5, LATER)       # what one began the other completes

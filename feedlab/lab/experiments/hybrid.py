@@ -82,7 +82,7 @@ def both_costs(points: Sequence[Point], curve: Sequence[tuple[int, float, float]
     fig = plots.figure(f"Threshold {first.threshold:,} to {last.threshold:,}: {plots.number(first.writes_a_post)} to "
                        f"{plots.number(last.writes_a_post)} feed writes a post, {plots.number(first.pulls)} to "
                        f"{plots.number(last.pulls)} authors pulled a page", "threshold: followers from which an author is pulled (log)",
-                       "feed writes a post")
+                       "feed writes")
     if curve:
         x = [c[0] for c in curve]
         fig.add_scatter(x=x, y=plots.rounded(np.array([c[1] for c in curve])), name="feed writes, by the graph", mode="lines",
@@ -91,13 +91,15 @@ def both_costs(points: Sequence[Point], curve: Sequence[tuple[int, float, float]
                         yaxis="y2", line={"color": plots.VERMILLION, "dash": "dot"})
     x = [p.threshold for p in points]
     fig.add_scatter(x=x, y=[p.writes_a_post for p in points], name="feed writes, measured", mode="markers",
+                    cliponaxis=False,
                     marker={"color": plots.BLUE, "size": 12})
     fig.add_scatter(x=x, y=[p.pulls for p in points], name="pulled authors, measured", mode="markers", yaxis="y2",
+                    cliponaxis=False,
                     marker={"color": plots.VERMILLION, "size": 12, "symbol": "diamond"})
-    fig.update_xaxes(type="log", title={"standoff": 8})
+    fig.update_xaxes(type="log", tickvals=x, ticktext=[f"{t:,}" for t in x], anchor="y2")
     return fig.update_layout(height=440, yaxis={"rangemode": "tozero", "domain": [0.54, 1]},
-                             yaxis2={"rangemode": "tozero", "domain": [0, 0.46], "title": {"text": "pulled authors a page"},
-                                     "gridcolor": "rgba(127,127,127,0.25)"}, legend={"y": 1.04})
+                             yaxis2={"rangemode": "tozero", "domain": [0, 0.46], "title": {"text": "authors pulled"},
+                                     "gridcolor": "rgba(127,127,127,0.25)"})
 
 
 def total(curve: Sequence[tuple[int, float, float]], reads_a_post: float = 20.0, pull_cost: float = 1.0) -> list[tuple[int, float]]:
@@ -116,4 +118,4 @@ def total_cost(curves: dict[str, Sequence[tuple[int, float]]]):
                         line={"dash": dash})
     fig.add_scatter(x=[b[0] for b in best.values()], y=[b[1] for b in best.values()], name="cheapest", mode="markers",
                     marker={"size": 12, "symbol": "circle-open", "color": plots.VERMILLION})
-    return fig.update_xaxes(type="log").update_yaxes(type="log")
+    return fig.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
