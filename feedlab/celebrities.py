@@ -118,4 +118,4 @@ def entries(conn: Connection, author: int, t: Timeline | None, before: Entry, ab
     def fetch(cursor: Entry, n: int) -> list[Entry]:
         count(1)
         return pull.newest(conn, [author], cursor, above, n)
-    yield from pull.lazily(fetch, top, 20)
+    yield from pull.lazily(fetch, top, 21)      # a page of 20 looks at one more, to know whether there is a next

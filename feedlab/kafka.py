@@ -39,13 +39,18 @@ def ensure_topics(bootstrap: str, names: Names, partitions: int, timeout_s: floa
     """Create the namespace's topics; those that exist stay as they are. Raises EngineDown when no broker answers."""
     a = admin(bootstrap)
     wanted = [NewTopic(t, partitions) for t in names.topics] + [NewTopic(names.dead, 1)]
+    until, made = time.monotonic() + timeout_s, False
     try:
         for future in a.create_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s).values():
             try:
                 future.result()
+                made = True
             except KafkaException as e:
                 if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
+        # the controller has answered, the broker may not know them yet: who subscribed now would get "unknown topic"
+        while made and not {t.topic for t in wanted} <= set(a.list_topics(timeout=timeout_s).topics) and time.monotonic() < until:
+            time.sleep(0.02)
     except KafkaException as e:
         raise EngineDown(f"Kafka at {bootstrap} does not answer: {e.args[0].str()}. "
                          "`feedlab doctor` says what is wrong, `feedlab up` starts it.") from None

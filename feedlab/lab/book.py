@@ -11,10 +11,12 @@ import inspect
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from .. import config, engines, follows, kafka, posts, repair
 from ..errors import BadInput, EngineDown
@@ -92,7 +94,7 @@ class Book:
 
     def __init__(self, name: str, **changes):
         self.name = name
-        self.settings = config.settings(namespace=f"nb_{name}", **({"partitions": 4} | changes))
+        self.settings, self.lock = _own_namespace(f"nb_{name}", {"partitions": 4} | changes)
         self.progress = Progress()
         self.addresses = engines.up(self.settings, self.progress)
         self.progress.close()
@@ -195,8 +197,9 @@ class Book:
     def fault(self, name: str, systems: tuple[str, ...] = ("textbook", "ours")):
         """A fault of the catalogue on both systems, in namespaces that `end` removes (feedlab.lab.faults.run)."""
         from . import faults
+        short = self.settings.namespace[:16]
         for part in ("probe", *(f"check_{s}" for s in systems)):
-            self.also(f"{self.settings.namespace[:16]}_{part}")
+            self.also(f"{short}_{part}")
         return faults.run(name, systems, self.addresses, self.settings)
 
     def also(self, namespace: str) -> str:
@@ -262,6 +265,7 @@ class Book:
         _show({"text/html": f"<b>{head}</b><table>{body}</table>", "text/plain": head})
 
     check = staticmethod(exercises.check)
+    filled_in = staticmethod(exercises.filled_in)
 
     def source(self, thing: Callable) -> None:
         """Show the real function or class, with a link to its file."""
@@ -273,7 +277,8 @@ class Book:
         from pygments.formatters import HtmlFormatter
         from pygments.lexers import PythonLexer
         code = highlight("".join(lines), PythonLexer(), HtmlFormatter(noclasses=True, nobackground=True))
-        _show({"text/html": f'<a href="../{shown}">{shown}</a>, line {first}{code}', "text/plain": f"{shown}, line {first}\n{''.join(lines)}"})
+        _show({"text/html": f'<a href="../{shown}">{shown}</a>, line {first}{code}',
+               "text/plain": f"{shown}, line {first}\n{''.join(lines)}"})
 
     # --- the end ---------------------------------------------------------------------------------------------------------------
 
@@ -298,10 +303,26 @@ class Book:
             self._put_down()
             for namespace in self.namespaces:
                 remove(self.settings.model_copy(update={"namespace": namespace}), self.addresses)
+            self.lock.release()
+
+
+def _own_namespace(wanted: str, changes: dict) -> tuple[config.Settings, FileLock]:
+    """Settings with a namespace that no other kernel has open, and the lock that keeps it so until the book ends or its process does. The
+    same notebook may be open twice, as itself and as a learner's copy: the second one works in `nb2_...`."""
+    for n in range(1, 10):
+        settings = config.settings(namespace=wanted if n == 1 else f"nb{n}{wanted.removeprefix('nb')}"[:31], **changes)
+        folder = Path(settings.state_dir) / "books"
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f"{settings.namespace}.lock")
+        with suppress(Timeout):
+            lock.acquire(timeout=0)
+            return settings, lock
+    raise BadInput("this notebook is open in nine kernels. Shut some of them down (Kernel > Shut Down Kernel).")
 
 
 def begin(name: str, **changes) -> Book:
     """Engines up (started if needed), namespace `nb_<name>` emptied, ready to `open`. Settings can be changed by keyword.
+    (Open in a second kernel, it is `nb2_<name>` there.)
 
     A book that this kernel has open already is ended first: running the first cell again starts afresh.
     """

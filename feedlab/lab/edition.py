@@ -60,10 +60,15 @@ def clean(book):
     return book
 
 
+def text(book) -> str:
+    """The file that a cleaned notebook is written as."""
+    return nbformat.writes(book) + "\n"
+
+
 def learner(book):
     """The edition with blanks: each solution becomes dots to fill in, and is kept folded below. A copy."""
     out = nbformat.from_dict(book)
-    cells = []
+    cells, answers = [], []
     for cell in out.cells:
         if cell.cell_type == "markdown":
             cell.source = cell.source.replace("](pictures/", "](../pictures/").replace("](../", "](../../") \
@@ -72,29 +77,39 @@ def learner(book):
             cell.outputs, cell.execution_count = [], None
         if SOLUTION in tags(cell):
             solved = cell.source
+            answers += assigned(solved)
             cell.source, cell.metadata = blank(solved), nbformat.from_dict({"tags": ["blank"]})
             fold = f"<details><summary>A solution</summary>\n\n```python\n{solved}\n```\n\n</details>"
             cells += [cell, nbformat.v4.new_markdown_cell(fold, id=f"{cell.id}-fold")]
         else:
+            check = re.search(r"\bb\.check\(\s*[\"'](\w+)", cell.source) if cell.cell_type == "code" else None
+            if check and answers:
+                cell.source = f'b.filled_in("{check[1]}", {", ".join(dict.fromkeys(answers))})\n{cell.source}'
+                answers = []
             cells.append(cell)
     out.cells = cells
     return out
 
 
-def blank(solution: str) -> str:
-    """The names that a solution assigns at top level, with dots for values.
-
-    >>> print(blank("def half(n):\\n    return n / 2\\nanswer_1 = half(4)"))
-    half = ...
-    answer_1 = ...     # your turn
-    """
+def assigned(solution: str) -> list[str]:
+    """The names that a solution gives a value at top level, in order."""
     names: list[str] = []
     for node in ast.parse(solution).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names.append(node.name)
         for target in getattr(node, "targets", [getattr(node, "target", None)]):
             names += [n.id for n in ast.walk(target) if isinstance(n, ast.Name)] if target is not None else []
-    return "\n".join(f"{n} = ..." for n in dict.fromkeys(names) if n != "_") + "     # your turn"
+    return [n for n in dict.fromkeys(names) if n != "_"]
+
+
+def blank(solution: str) -> str:
+    """The same names, with dots for values.
+
+    >>> print(blank("def half(n):\\n    return n / 2\\nanswer_1 = half(4)"))
+    half = ...
+    answer_1 = ...     # your turn
+    """
+    return "\n".join(f"{n} = ..." for n in assigned(solution)) + "     # your turn"
 
 
 # --- lint ------------------------------------------------------------------------------------------------------------------
@@ -107,6 +122,8 @@ def lint(path: Path, book=None) -> list[str]:
     """What is wrong with a notebook, one sentence each; [] when nothing is."""
     book = read(path) if book is None else book
     said: list[str] = []
+    if Path(path).exists() and Path(path).read_text() != text(clean(nbformat.from_dict(book))):
+        said.append("is not as `python -m feedlab.lab.edition run` leaves it")
     code = [c for c in book.cells if c.cell_type == "code"]
     words = sum(len(c.source.split()) for c in book.cells if c.cell_type == "markdown")
     if words > WORDS:
@@ -187,7 +204,7 @@ def _app():
             except CellExecutionError as e:
                 typer.echo(f"{path}: {e}", err=True)
                 raise typer.Exit(1) from None
-            nbformat.write(book, path)
+            path.write_text(text(book))
             _report(path, book)
 
     @app.command(name="lint")

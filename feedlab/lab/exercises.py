@@ -16,6 +16,14 @@ class YourTurn(Shown, AssertionError):
 BLANK = (None, ...)
 
 
+def filled_in(name: str, *answers) -> None:
+    """Raise YourTurn when an answer is still blank. The learner's edition begins each check with it, since a check may need the answer
+    for a run of its own."""
+    if any(a is b for a in answers for b in BLANK):
+        raise YourTurn(f"exercise {name} is still blank: write your answer in the cell above this one in place of the dots, run it, "
+                       "then run this one again.")
+
+
 def check(name: str, got, want, tolerance: float = 0.0, mistake: str = "") -> None:
     """Print that the exercise is right, or raise Wrong (YourTurn for a blank).
 
@@ -27,9 +35,7 @@ def check(name: str, got, want, tolerance: float = 0.0, mistake: str = "") -> No
     Traceback (most recent call last):
     feedlab.lab.exercises.Wrong: exercise 2: expected 98 within 5 %, got 12. The usual mistake: followers and followees are mixed up.
     """
-    if any(got is b for b in BLANK):
-        raise YourTurn(f"exercise {name} is still blank: write your answer in the cell above this one in place of the dots, run it, "
-                       "then run this one again.")
+    filled_in(name, got)
     within = f" within {100 * tolerance:g} %" if tolerance else ""
     usual = f" The usual mistake: {mistake.rstrip('.')}." if mistake else ""
     if callable(want):

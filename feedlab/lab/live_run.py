@@ -20,6 +20,7 @@ from .. import celebrities, controller, db, kafka, outbox, posts, repair
 from ..config import Settings, project_root
 from ..core import cost
 from ..core.model import Post
+from ..core.snowflake import wall_clock_ms
 from ..engines import Addresses
 from ..errors import Conflict
 from . import world
@@ -254,6 +255,12 @@ class Rounds(LiveRun):
         above = set(self.graph.users[self.graph.followers >= threshold].tolist())
         up = {a for a, in lab.conn.execute("select author_id from pull_flags where raised")}
         celebrities.raise_flags(lab.conn, above - up)
+        for n, author in enumerate(sorted(above), 1):        # the consumer does it as a celebrity posts: readers never meet a cold one
+            if self.told.is_set():
+                return
+            celebrities.ensure(lab.conn, lab.redis, lab.names, author, db.knobs(lab.conn)["feed_max"], self.settings.building_s,
+                               self.settings.celeb_ttl_s)
+            self.say("building celebrity timelines", n, len(above))
         self.say("")
 
     def turn(self) -> None:
@@ -315,14 +322,14 @@ def engine_layout(lab: Lab) -> str:
 
 @dataclass(frozen=True)
 class Tick:
-    """One look at a burst: posts a second since the last, events waiting, the live threshold, and how long the posts that came
-    to their last feed since then had taken (ms, p50 and greatest; None when none came)."""
+    """One look at a burst: posts a second since the last, events waiting, the live threshold, how many tracked posts came to their last
+    feed since then, and the delay that a reader sees (ms): the longest that one of those took, or that one still on its way has waited."""
     t_s: float
     posts_a_second: float
     lag: int
     threshold: int
-    visible_ms: float | None
-    slowest_ms: float | None
+    came: int
+    delay_ms: float
 
 
 @dataclass
@@ -351,7 +358,7 @@ class Bursts(LiveRun):
         db.set_knobs(self.lab.conn, threshold=self.marks.ceiling)
         self.fans = dict(zip(self.graph.users.tolist(), self.graph.followers.tolist(), strict=True))
         self.on_the_way: dict[int, int] = {}      # post -> ms, of a part of the posts that have readers
-        self.began = self.looked = time.monotonic()
+        self.began = self.looked = self.paid = time.monotonic()
         self.due = self.made = 0.0
 
     def burst(self, n: int) -> None:
@@ -372,8 +379,9 @@ class Bursts(LiveRun):
         if wanted.get("burst"):
             self._note(f"burst of {wanted['burst']:,}")
             self._many(wanted["burst"])
-        self.due += self.rate * self.look_s
-        n, end = int(self.due), time.monotonic() + self.look_s
+        now = time.monotonic()
+        self.due += self.rate * min(1.0, now - self.paid)        # what a look or a burst took is made up for
+        self.paid, n, end = now, int(self.due), now + self.look_s
         self.due -= n
         for i, author in enumerate(self.draw_authors(n).tolist()):
             if self.told.is_set():
@@ -410,8 +418,8 @@ class Bursts(LiveRun):
         if lag <= self.marks.low:
             controller.demote_below(self.lab.conn, self.lab.names, 10)
         came = self._arrived()
-        tick = Tick(now - self.began, self.made / max(1e-3, now - self.looked), lag, threshold,
-                    float(np.median(came)) if came else None, float(max(came)) if came else None)
+        waits = wall_clock_ms() - min(self.on_the_way.values(), default=wall_clock_ms())
+        tick = Tick(now - self.began, self.made / max(1e-3, now - self.looked), lag, threshold, len(came), float(max([*came, waits])))
         self.made, self.looked = 0.0, now
         self.samples.append(tick)
         self.on_sample(tick)

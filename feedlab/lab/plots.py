@@ -24,7 +24,7 @@ TEMPLATE = go.layout.Template(layout={
     "font": {"family": "system-ui, sans-serif", "size": 13},
     "title": {"x": 0, "xref": "paper", "y": 0.97, "yanchor": "top", "font": {"size": 16}},
     "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "xaxis": _AXIS, "yaxis": _AXIS,
-    "margin": {"l": 60, "r": 20, "t": 60, "b": 50}, "legend": {"orientation": "h", "y": -0.2, "yanchor": "top"},
+    "margin": {"l": 60, "r": 20, "t": 60, "b": 50}, "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
     "bargap": 0.35, "height": 360})
 
 
@@ -150,7 +150,10 @@ def mimebundle(fig: go.Figure) -> dict:
     drawn, title = json.loads(fig.to_json()), fig.layout.title.text or ""
     lines = textwrap.wrap(title, TITLE_WIDTH)         # plotly does not wrap; a long title would run over the edge
     drawn["layout"]["title"] = drawn["layout"].get("title", {}) | {"text": "<br>".join(lines)}
-    drawn["layout"]["margin"] = drawn["layout"].get("margin", {}) | {"t": 34 + 21 * max(1, len(lines))}
+    margin = {"t": 34 + 21 * max(1, len(lines))}
+    if sum(bool(t.name) and t.showlegend is not False for t in fig.data) > 1 and fig.layout.showlegend is not False:
+        margin["b"] = 95                              # the legend stands at the very bottom, below the axis title: two lines of it
+    drawn["layout"]["margin"] = drawn["layout"].get("margin", {}) | margin
     return {"application/vnd.plotly.v1+json": drawn | {"config": {"displaylogo": False}}, "text/plain": f"Figure: {title}"}
 
 

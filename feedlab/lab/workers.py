@@ -27,8 +27,10 @@ class Workers:
     """
 
     def __init__(self, settings: Settings, addresses: Addresses, relays: int = 1, consumers: int = 1,
-                 say: Callable[[str], None] = lambda text: None, consumer: dict | None = None):
+                 say: Callable[[str], None] = lambda text: None, consumer: dict | None = None,
+                 policy: Path | None = None):
         self.settings, self.addresses, self.say = settings, addresses, say
+        self.policy = policy                      # a policy.toml that the consumers decide by
         self.consumer = consumer or {}            # settings of the Kafka consumer, for experiments with its time limits
         self.wanted = ["relay"] * relays + ["fanout"] * consumers
         self.running: list[tuple[str, subprocess.Popen]] = []
@@ -59,7 +61,7 @@ class Workers:
             f"FEEDLAB_{name.upper()}": str(value) for name, value in self.settings.model_dump().items() if value is not None}
         env |= {"FEEDLAB_POSTGRES_URL": a.postgres_url, "FEEDLAB_REDIS_URL": a.redis_url,
                 "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap, "FEEDLAB_PARENT": str(os.getpid()),
-                "FEEDLAB_CONSUMER": json.dumps(self.consumer)}
+                "FEEDLAB_CONSUMER": json.dumps(self.consumer), "FEEDLAB_POLICY": str(self.policy or "")}
         with open(logs / f"{self.settings.namespace}.{kind}.log", "ab") as log:
             return subprocess.Popen([sys.executable, "-m", "feedlab.lab.workers", kind], env=env, stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log, start_new_session=True)
@@ -110,8 +112,13 @@ def main(kind: str) -> int:
 
     def say(text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} [{os.getpid()}] {text}", flush=True)
+    options = json.loads(os.environ.get("FEEDLAB_CONSUMER", "{}"))
+    if os.environ.get("FEEDLAB_POLICY"):
+        from ..policies import files
+        loaded = files.load(os.environ["FEEDLAB_POLICY"])
+        options |= {"decide": loaded.policy, "rates": loaded.rates}
     loop = Relay(s, s.postgres_url, s.kafka_bootstrap) if kind == "relay" else \
-        FanOut(s, s.postgres_url, s.redis_url, s.kafka_bootstrap, **json.loads(os.environ.get("FEEDLAB_CONSUMER", "{}")))
+        FanOut(s, s.postgres_url, s.redis_url, s.kafka_bootstrap, **options)
     say(f"{kind} starts")
     loop.run(stop, say)
     say(f"{kind} ends")

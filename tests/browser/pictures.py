@@ -62,7 +62,7 @@ def make(browser, path: Path) -> Path:
     picture = path.parent / "pictures" / f"{path.stem}.png"
     draw(browser, figure, picture)
     title = f"The main figure of notebook {path.stem}"
-    nbformat.write(edition.clean(put(committed, n, path.stem, title)), path)
+    path.write_text(edition.text(edition.clean(put(committed, n, path.stem, title))))
     return picture
 
 

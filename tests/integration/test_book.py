@@ -99,6 +99,21 @@ def test_running_the_first_cell_again_starts_afresh(b, addresses):
         again.end()
 
 
+def test_two_kernels_of_one_notebook_leave_each_other_alone(b, addresses):
+    """For example a notebook and its learner's copy."""
+    b.people(2)
+    other = book.Book("test_book")
+    try:
+        assert (b.settings.namespace, other.settings.namespace) == ("nb_test_book", "nb2_test_book")
+        other.open()
+    finally:
+        other.end()
+    assert b.open().conn.execute("select count(*) from users").fetchone() == (2,)
+    third = book.Book("test_book")
+    assert third.settings.namespace == "nb2_test_book", "free again after end"
+    third.end()
+
+
 def test_only_its_own_namespaces_are_removed(b):
     with pytest.raises(BadInput, match="is not this notebook's"):
         b.also("feedlab")
@@ -159,7 +174,8 @@ def test_sql(b, capsys):
 
 
 @pytest.mark.parametrize(("line", "cell", "says"), [
-    ("", "selec 1", "PostgreSQL refuses: syntax error"), ("", " ; ", "no SQL statement"), ("--plan", "select 1", "knows --explain, not --plan"),
+    ("", "selec 1", "PostgreSQL refuses: syntax error"), ("", " ; ", "no SQL statement"),
+    ("--plan", "select 1", "knows --explain, not --plan"),
     ("", "select * from nowhere", 'relation "nowhere" does not exist')])
 def test_bad_sql_is_one_sentence_and_the_connection_goes_on(b, line, cell, says):
     b.open()

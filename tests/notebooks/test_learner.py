@@ -15,20 +15,24 @@ def every(paths):
 
 @every(WORKBOOK)
 def test_every_exercise_has_a_solution_and_a_check(path):
-    """Three or four; each check reads a name that a solution assigns, and that the blank edition sets to dots."""
+    """Three or four, numbered from 1; before each check a solution that assigns something, which the edition sets to dots."""
     code = [c for c in edition.read(path).cells if c.cell_type == "code"]
-    blanks = "\n".join(edition.blank(c.source) for c in code if edition.SOLUTION in edition.tags(c))
-    checks = re.findall(r"b\.check\(\s*[\"'](\w+)[\"'],\s*(?:float\(|int\(|round\(|len\(|list\(|set\()?(\w+)", "\n".join(c.source for c in code))
-    assert 2 <= len(checks) <= 4, "three or four exercises"
-    for name, answer in checks:
-        assert re.search(rf"^{answer} = \.\.\.", blanks, re.MULTILINE), f"exercise {name}: no solution assigns {answer}"
+    numbers, answers = [], []
+    for cell in code:
+        if edition.SOLUTION in edition.tags(cell):
+            answers += edition.assigned(cell.source)
+        for number in re.findall(r"b\.check\(\s*[\"'](\w+)[\"']", cell.source):
+            assert answers, f"no solution before the check of exercise {number}"
+            numbers.append(number)
+            answers = []
+    assert numbers == [str(n) for n in range(1, len(numbers) + 1)] and 2 <= len(numbers) <= 4
 
 
 @every(WORKBOOK)
 def test_the_edition_keeps_all_but_the_solutions(path):
     solved, blank = edition.read(path), edition.learner(edition.read(path))
     nbformat.validate(blank)
-    left = [c.source for c in blank.cells if c.cell_type == "code"]
+    left = [re.sub(r"^b\.filled_in\(.*\n", "", c.source) for c in blank.cells if c.cell_type == "code"]
     for cell in solved.cells:
         if cell.cell_type != "code":
             continue
@@ -38,6 +42,19 @@ def test_the_edition_keeps_all_but_the_solutions(path):
         else:
             assert cell.source in left
     assert all(not c.outputs and c.execution_count is None for c in blank.cells if c.cell_type == "code")
+
+
+@every(WORKBOOK)
+def test_each_check_asks_first_whether_it_is_still_blank(path):
+    """And does so with the names that the blanks set: run alone, blanks and checks are red one after the other."""
+    asked = 0
+    for cell in edition.learner(edition.read(path)).cells:
+        if cell.cell_type == "code" and "b.filled_in(" in cell.source:
+            number, names = re.match(r'b\.filled_in\("(\w+)", (.+)\)\n', cell.source).groups()
+            with pytest.raises(exercises.YourTurn, match=f"exercise {number} is still blank"):
+                exercises.filled_in(number, *[...] * len(names.split(",")))
+            asked += 1
+    assert asked >= 2
 
 
 @pytest.mark.parametrize("blank", exercises.BLANK)
