@@ -167,4 +167,7 @@ def figure(kept: Kept):
         fig.add_scatter(x=xs, y=[points[x] for x in xs], name=name, mode="lines+markers", line={"dash": dash})
     if min(kept.value) > 0 and max(kept.value) / min(kept.value) > 20:
         fig.update_xaxes(type="log")
-    return fig
+    ys = [y for points in (kept.value, kept.measured) for y in points.values()]
+    if min(ys) > 0 and max(ys) / min(ys) > 50:         # else the small ones lie on the axis, and nobody sees whether they were right
+        fig.update_yaxes(type="log", dtick=1)
+    return fig.update_xaxes(tickvals=sorted(kept.value), ticktext=[f"{x:,g}" for x in sorted(kept.value)])

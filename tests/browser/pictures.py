@@ -28,7 +28,7 @@ def main_figure(book) -> tuple[int, dict]:
     for n, cell in enumerate(book.cells):
         ran = ran or (cell.cell_type == "markdown" and "## Run" in cell.source)
         for out in cell.get("outputs", []):
-            if PLOTLY in out.get("data", {}):
+            if PLOTLY in out.get("data", {}) and not any(t.get("name") == "you said" for t in out.data[PLOTLY]["data"]):
                 drawn.append((("picture" in edition.tags(cell), ran), n, out.data[PLOTLY]))
     if not drawn:
         raise LookupError("this notebook draws no figure")
