@@ -28,15 +28,17 @@ class Reader(reader.Reader):
         if not r.exists(self.names.feed(user)):
             self.rebuild(conn, r, user, knobs["feed_max"])
             ex.feed = "rebuilt"
-        pushed = self._range(r, self.names.feed(user), before, limit + 1)
-        pulled: list[Entry] = []
+        n = limit + 1 + (cursor is not None)        # the bound is inclusive: the cursor's own entry comes once more
+        sources = [self._range(r, self.names.feed(user), before, n)]
         for author, in conn.execute(CELEBRITIES, (user, knobs["threshold"])).fetchall():
-            pulled += self.recent(conn, r, author, before, limit + 1, knobs["feed_max"])
+            sources.append(self.recent(conn, r, author, before, n, knobs["feed_max"]))
+        pushed, pulled = sources[0], [e for source in sources[1:] for e in source]
         more = merge(pushed, pulled, before, limit + 1)
         page = more[:limit]
         shown = reader.visible(conn, user, [e.id for e in page])
         kept = [e for e in page if e.id in shown]
-        return Page(self._hydrate(conn, r, kept, ex), cursors.text(page[-1]) if len(more) > limit else None, ex)
+        go_on = len(more) > limit or (page and any(len(source) == n for source in sources))
+        return Page(self._hydrate(conn, r, kept, ex), cursors.text(page[-1]) if go_on else None, ex)
 
     def recent(self, conn, r, author: int, before: Entry, n: int, feed_max: int) -> list[Entry]:
         """A celebrity's newest, from the cache, which is filled on a miss."""
