@@ -13,7 +13,7 @@ endif
 
 export FEEDLAB_ENGINES = $(ENGINES)
 
-.PHONY: lab test setup clean help stale
+.PHONY: lab test bench setup clean help stale
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -35,6 +35,10 @@ lab: .venv/made-in  ## set up, start the engines, run the demo, open JupyterLab
 
 test: .venv/made-in  ## every test, on real engines
 	@$(BIN)/python -m pytest -q --durations=15 --nbval-lax --nbval-current-env --nbval-cell-timeout=60 --ignore=notebooks/learner feedlab tests notebooks $(ARGS)
+
+bench: .venv/made-in  ## every station beside what one would use instead: ratios, about five minutes
+	@$(BIN)/feedlab up
+	@$(BIN)/feedlab bench $(ARGS)
 
 clean: ## stop the engines, remove their data and .venv
 	-@$(BIN)/feedlab down --wipe

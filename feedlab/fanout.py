@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
 import psycopg
 import redis
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
@@ -42,6 +43,11 @@ FOLLOWERS = """
         where f.followee_id = q.author and f.follower_id > q.after order by f.follower_id limit %s)
     from unnest(%s::int[], %s::bigint[], %s::bigint[]) q (n, author, after)"""
 
+# What a policy may want to know of readers and authors beyond the follower count (asked only when it looks at it).
+FOLLOWS = "select follower_id, count(*) from follows where follower_id = any(%s) group by 1"
+AWAY = "select user_id, extract(epoch from now() - last_seen_at)::float8 / 86400 from user_activity where user_id = any(%s)"
+FLAGGED = "select author_id from pull_flags where raised and author_id = any(%s)"
+
 DEMOTE_WRITES = 20_000     # deliveries in one slice of a demotion: about 0.2 s of Redis
 
 
@@ -64,10 +70,14 @@ class FanOut:
     """`once()` handles what has arrived; `run(stop)` goes on until told to stop, through any engine's absence."""
 
     def __init__(self, settings: Settings, postgres_url: str, redis_url: str, bootstrap: str, *,
-                 decide: policy.Policy | None = None, most: int = 500, **consumer):
+                 decide: policy.Policy | None = None, rates: policy.Rates | None = None, most: int = 500, **consumer):
+        """`decide`: a policy instead of the live threshold; `rates`: what it may ask of users' posts and reads a day."""
         self.settings, self.names = settings, Names(settings.namespace)
         self.postgres_url, self.redis_url, self.bootstrap = postgres_url, redis_url, bootstrap
         self.decide, self.most, self.consumer_settings = decide, most, consumer
+        self.rates, self.needs = rates or policy.Rates.even(), policy.needs(decide) if decide else frozenset()
+        self.edgewise = bool(self.needs & policy.OF_READERS)       # one answer an edge, not one a post
+        self.batch = min(settings.batch, getattr(decide, "turn", settings.batch))
         self.conn: db.Connection | None = None
         self.redis: redis.Redis | None = None
         self.consumer = self.producer = None
@@ -314,19 +324,51 @@ class FanOut:
         posted = [w.event.post for w in events if w.event.kind == "posted"]
         live = {i for i, in self.conn.execute("select id from posts where id = any(%s) and not deleted", (posted,))} \
             if posted else set()
+        facts = self._facts(events, followers)
         for w in events:
             w.feed_max = feed_max
-            w.push = decide(followers[w.event.author])
+            w.push = self.edgewise or int(decide(facts(w))) == policy.PUSH
             if w.event.kind == "posted" and w.event.post not in live:
                 w.gone = True                    # deleted before it was delivered; the filter would hide it anyway
             elif w.event.kind == "demote":
                 self._plan_demotion(w)
-        pulled = [w.event.author for w in events if w.event.kind == "posted" and w.event.after < 0 and not w.push and not w.gone]
+        self._ask_followers([w for w in events if w.slices and not w.gone])
+        if self.edgewise:
+            self._choose([w for w in events if w.event.kind == "posted" and not w.gone], facts)
+        pulled = [w.event.author for w in events if w.event.kind == "posted" and not w.gone
+                  and (w.some_pull or w.event.after < 0 and not w.push)]
         celebrities.raise_flags(self.conn, pulled)
         for author in set(pulled):
             celebrities.ensure(self.conn, self.redis, self.names, author, feed_max, self.settings.building_s,
                                self.settings.celeb_ttl_s)
-        self._ask_followers([w for w in events if w.slices and not w.gone])
+
+    def _facts(self, events: list["Work"], followers: dict[int, int]) -> Callable[["Work"], policy.Edges]:
+        """What a policy may know of the author of each event."""
+        authors = list({w.event.author for w in events})
+        flagged = {a for a, in self.conn.execute(FLAGGED, (authors,))} if "flagged" in self.needs else set()
+        posts = dict(zip(authors, self.rates.posts_of(authors).tolist(), strict=True)) if "posts" in self.needs else {}
+        lag = self._waiting() if "lag" in self.needs else 0
+        return lambda w: policy.Edges(author=w.event.author, followers=followers[w.event.author], post=w.event.post, lag=lag,
+                                      flagged=w.event.author in flagged, posts=posts.get(w.event.author, 0.5))
+
+    def _waiting(self) -> int:
+        """Records that wait for this consumer, as its client last heard."""
+        ends = (self.consumer.get_watermark_offsets(p, cached=True)[1] - self.place.get(kafka.field(p.topic, p.partition), 0)
+                for p in self.consumer.assignment())
+        return sum(max(0, n) for n in ends)
+
+    def _choose(self, posted: list["Work"], facts) -> None:
+        """Edge by edge: keep the followers that are pushed to, and note whether another must pull (protocol rule 7: any subset may be
+        pushed while the flag is up). What is dropped raises no flag; a reader who is only away counts as one who pulls."""
+        users = sorted({u for w in posted for u in w.users})
+        follows = dict(self.conn.execute(FOLLOWS, (users,))) if "follows" in self.needs else {}
+        away = dict(self.conn.execute(AWAY, (users,))) if "away_days" in self.needs else {}
+        for w in posted:
+            edges = replace(facts(w), reader=np.array(w.users, np.int64), reads=self.rates.reads_of(w.users),
+                            follows=np.array([follows.get(u, 0) for u in w.users]), away_days=np.array([away.get(u, 0.0) for u in w.users]))
+            said = policy.answers(self.decide, edges, len(w.users))
+            w.users = [u for u, a in zip(w.users, said.tolist(), strict=True) if a == policy.PUSH]
+            w.some_pull = bool(np.isin(said, (policy.PULL, policy.SKIP)).any())
 
     def _plan_demotion(self, w: "Work") -> None:
         """Back to push: deliver the author's newest FEED_MAX posts to every follower, and raise the floor of each feed to the
@@ -341,7 +383,7 @@ class FanOut:
         """The next slice of followers of each, and what is left for a slice record."""
         by_size: dict[int, list[Work]] = {}
         for w in slices:
-            size = self.settings.batch if not w.entries else max(1, min(self.settings.batch, DEMOTE_WRITES // len(w.entries)))
+            size = self.batch if not w.entries else max(1, min(self.batch, DEMOTE_WRITES // len(w.entries)))
             by_size.setdefault(size, []).append(w)
         for size, group in by_size.items():
             rows = self.conn.execute(FOLLOWERS, (self.settings.active_days, size + 1, list(range(len(group))),
@@ -363,6 +405,9 @@ class FanOut:
         if e is None or w.gone:
             timeline.drop_at(pipe, n, place, [], w.counter)
         elif e.kind == "posted" and (w.push or e.after >= 0):
+            if w.some_pull:      # some take it from the author; the place moves with the call below, and both may be repeated
+                timeline.deliver(pipe, n, (*place[:2], place[1]), [n.celeb(e.author)], [Entry(e.ms, e.post)], w.feed_max,
+                                 counted_as="celeb_writes")
             timeline.deliver(pipe, n, place, feeds, [Entry(e.ms, e.post)], w.feed_max, counter="pushed" if e.after < 0 else "slices",
                              trace=e.post, trace_s=self.settings.trace_s, where=w.where)
         elif e.kind == "posted":
@@ -405,11 +450,12 @@ class FanOut:
 
 class Work:
     """One record and what is to be done with it."""
-    __slots__ = ("message", "field", "event", "counter", "push", "gone", "users", "rest", "clear", "entries", "floor", "feed_max")
+    __slots__ = ("message", "field", "event", "counter", "push", "gone", "users", "rest", "clear", "entries", "floor", "feed_max",
+                 "some_pull")
 
     def __init__(self, message: Message, field: str, event: Event | None, counter: str = ""):
         self.message, self.field, self.event, self.counter = message, field, event, counter
-        self.push = self.gone = self.clear = False
+        self.push = self.gone = self.clear = self.some_pull = False
         self.users: list[int] = []
         self.entries: list[Entry] = []
         self.rest = self.floor = self.feed_max = None

@@ -30,7 +30,8 @@ def connect(url: str, timeout_s: float = 5.0) -> redis.Redis:
     except ResponseError as e:
         raise EngineDown(f"Redis answers, but not as needed: {e}. feedlab needs Redis 7 or later, or Valkey.") from None
     except RedisError as e:
-        raise EngineDown(f"Redis does not answer: {str(e).rstrip('.')}. `feedlab doctor` says what is wrong, `feedlab up` starts it.") from None
+        raise EngineDown(f"Redis does not answer: {str(e).rstrip('.')}. `feedlab doctor` says what is wrong, "
+                         "`feedlab up` starts it.") from None
     return r
 
 

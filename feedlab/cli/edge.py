@@ -16,7 +16,10 @@ STANDS = {
     "load": "the graph is in as a whole or not at all; `feedlab load` again is harmless",
     "demo": "its namespace is half filled, the next `feedlab demo` empties it first; the engines stay up",
     "lab": "the engines stay up, `feedlab down` stops them; `feedlab lab` starts again",
+    "interview": "every answer is saved; the same command goes on from there",
     "check": "no verdict; the engines stay up",
+    "bench": "no figures; its namespaces are removed, the engines stay up",
+    "load-test": "no figures; its namespace is removed, the engines stay up",
 }
 STANDS_ELSE = "what was written before stays, and the engines are as they were"
 
@@ -25,12 +28,14 @@ def group():
     """All commands, as typer's own object."""
     import typer
 
-    from . import check, demo, engines, feed, lab, pipeline, serve, trace  # noqa: F401  each adds its commands
+    from . import bench, check, demo, engines, feed, interview, lab, pipeline, policy, serve, trace  # noqa: F401  each adds its commands
     from .app import app
 
     found = typer.main.get_command(app)
     for c in (found, *found.commands.values()):
         _plain_help(c)
+        for below in getattr(c, "commands", {}).values() if c is not found else ():
+            _plain_help(below)
     return found
 
 

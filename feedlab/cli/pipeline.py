@@ -84,8 +84,19 @@ def relay() -> None:
         say(f"relay: stopped, {show.count(moved, 'row')} moved to Kafka")
 
 
-@command(PIPELINE, "feedlab fanout", "FEEDLAB_BATCH=200 feedlab fanout")
-def fanout() -> None:
+@command(PIPELINE, "feedlab fanout", "FEEDLAB_BATCH=200 feedlab fanout", "feedlab fanout --policy policy.toml")
+def fanout(
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy",
+            parser=file,
+            metavar="FILE",
+            show_default=False,
+            help="Decide by this policy.toml (`feedlab policy export` writes one) instead of the live threshold.",
+        ),
+    ] = None,
+) -> None:
     """Step 3: deliver Kafka records to feeds until Ctrl-C or SIGTERM. Several at once share the partitions.
 
     An engine that is away is waited for. Exit code 0 when told to stop.
@@ -93,9 +104,17 @@ def fanout() -> None:
     from ..fanout import FanOut
     from . import show
 
+    options = {}
+    if policy is not None:
+        from ..core.policy import name_of
+        from ..policies import files
+
+        loaded = files.load(policy)
+        options = {"decide": loaded.policy, "rates": loaded.rates}
+        say(f"fanout: decides by {policy}: {name_of(loaded.policy)}")
     with told_to_stop() as stop:
         s, a = loop_start("fanout", stop)
-        done = FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap).run(stop, say)
+        done = FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap, **options).run(stop, say)
         say(
             f"fanout: stopped, {show.count(done.records, 'record')}, {show.count(done.deliveries, 'feed write')}, "
             f"{show.count(done.dead, 'dead letter')}"

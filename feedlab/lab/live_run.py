@@ -255,11 +255,11 @@ class Rounds(LiveRun):
         above = set(self.graph.users[self.graph.followers >= threshold].tolist())
         up = {a for a, in lab.conn.execute("select author_id from pull_flags where raised")}
         celebrities.raise_flags(lab.conn, above - up)
+        feed_max, s = db.knobs(lab.conn)["feed_max"], self.settings
         for n, author in enumerate(sorted(above), 1):        # the consumer does it as a celebrity posts: readers never meet a cold one
             if self.told.is_set():
                 return
-            celebrities.ensure(lab.conn, lab.redis, lab.names, author, db.knobs(lab.conn)["feed_max"], self.settings.building_s,
-                               self.settings.celeb_ttl_s)
+            celebrities.ensure(lab.conn, lab.redis, lab.names, author, feed_max, s.building_s, s.celeb_ttl_s)
             self.say("building celebrity timelines", n, len(above))
         self.say("")
 
@@ -425,13 +425,14 @@ class Bursts(LiveRun):
         self.on_sample(tick)
 
     def _arrived(self) -> list[int]:
-        """Milliseconds to the last feed, of the tracked posts that have arrived."""
-        ids = list(self.on_the_way)[:500]
+        """Milliseconds to the last feed, of the tracked posts that have arrived. One that a demotion has taken to the feeds before its own
+        record came was handled and has no time: it is dropped."""
+        ids, came = list(self.on_the_way)[:500], []
         pipe = self.lab.redis.pipeline(transaction=False)
         for i in ids:
-            pipe.hget(self.lab.names.trace(i), "last_ms")
-        came = []
-        for i, last in zip(ids, pipe.execute(), strict=True):
-            if last:
-                came.append(int(last) - self.on_the_way.pop(i))
+            pipe.hmget(self.lab.names.trace(i), "last_ms", "place")
+        for i, (last, place) in zip(ids, pipe.execute(), strict=True):
+            if last or place:
+                ms = self.on_the_way.pop(i)
+                came += [int(last) - ms] if last else []
         return came

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from browser_parts import ARTIFACTS, ROOT
+from browser_parts import ROOT, Watched
 from playwright.sync_api import sync_playwright
 
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -21,23 +21,6 @@ def chromium():
         browser = p.chromium.launch(executable_path=path, args=QUIET)
         yield browser
         browser.close()
-
-
-class Watched:
-    """A page with what went wrong on it: errors of its scripts, and requests that left this machine."""
-
-    def __init__(self, page):
-        self.page, self.errors, self.outside = page, [], []
-        page.on("pageerror", lambda e: self.errors.append(str(e)))
-        page.on("request", lambda r: self.outside.append(r.url) if not r.url.startswith(
-            ("http://127.0.0.1", "ws://127.0.0.1", "http://localhost", "file:", "data:", "blob:", "about:")) else None)
-
-    def shot(self, name: str) -> None:
-        ARTIFACTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=ARTIFACTS / f"{name}.png")
-
-    def clean(self) -> None:
-        assert self.errors == [] and self.outside == []
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ HOT = {
     "reader.VISIBLE": (
         reader.VISIBLE,
         {"user": 10, "own": None, "ids": [1_000_000 + i for i in range(1, 31)]},
-        {"posts_pkey", "follows_pkey"},
+        {"posts_pkey", "follows_"},
         FOLLOWEES + 1,
     ),
     "reader.ASK": (reader.ASK, {"user": 10, "ttl": 1}, {"follows_", "users_pkey", "user_activity_pkey"}, FOLLOWEES + 1),

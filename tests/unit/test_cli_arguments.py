@@ -41,7 +41,8 @@ def refused(capsys, *argv: str) -> str:
 
 def test_all_commands_are_there():
     assert set(COMMANDS) == {"up", "down", "status", "doctor", "load", "relay", "fanout", "set", "user", "follow",
-                             "unfollow", "post", "delete", "feed", "trace", "demo", "lab", "check", "serve", "control"}
+                             "unfollow", "post", "delete", "feed", "trace", "demo", "lab", "check", "serve", "control",
+                             "bench", "load-test", "interview", "drill", "policy", "learner"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,0 +1,57 @@
+"""Every committed notebook opens in JupyterLab as it lies there: no error, no missing widget or picture, nobody outside is asked, also
+after a reload and after scrolling. Nothing is run."""
+import json
+import urllib.request
+
+import pytest
+
+from browser_parts import ROOT, Watched, menu, scroll_through
+from conftest import until
+
+NOTEBOOKS = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def opened(chromium, jupyter):
+    """One page on JupyterLab for all of them, with no notebook open."""
+    page = chromium.new_page(viewport={"width": 1366, "height": 900})
+    watched = Watched(page)
+    base, token = jupyter.split("lab/tree/")[0], jupyter.split("token=")[1]
+    page.goto(f"{base}lab?token={token}&reset")
+    page.wait_for_selector(".jp-Launcher", timeout=60_000)
+    yield watched
+    page.close()
+
+
+@pytest.fixture
+def no_kernels_left(opened, jupyter):
+    """Opening a notebook starts a kernel; tab and kernel go with the test."""
+    yield
+    menu(opened.page, "File", "Close Tab")
+    base, token = jupyter.split("lab/tree/")[0], jupyter.split("token=")[1]
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def ask(method: str, path: str) -> bytes:
+        request = urllib.request.Request(f"{base}api/{path}", method=method, headers={"Authorization": f"token {token}"})
+        return opener.open(request, timeout=20).read()
+    for kernel in json.loads(ask("GET", "kernels")):
+        ask("DELETE", f"kernels/{kernel['id']}")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS)
+def test_opens(opened, no_kernels_left, path):
+    page, cells = opened.page, len(json.loads((ROOT / path).read_text())["cells"])
+    menu(page, "File", "Open from Path…")
+    page.locator(".jp-Dialog input").fill(path)
+    page.keyboard.press("Enter")
+    for again in (False, True):
+        if again:
+            page.reload()
+        page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        until(lambda: page.locator(".jp-Notebook .jp-Cell").count() == cells, 30, f"{cells} cells")
+        scroll_through(page)
+        broken = page.evaluate("""() => Promise.all([...document.querySelectorAll('.jp-Notebook img')].map(
+            i => i.decode().then(() => null, () => i.src)))""")
+        assert [src for src in broken if src] == [], "a picture that is not there"
+        assert page.locator(".jp-Dialog").count() == 0, page.locator(".jp-Dialog").all_inner_texts()
+        opened.clean()
