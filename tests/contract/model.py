@@ -466,9 +466,6 @@ class World:
                 heads[a] = yield from self.head(a, since)
         if not feed.exists:
             yield
-            if first:
-                self.visit(user)
-                yield
             if "expiry-age" in self.broken:
                 expires = self.expiry()
             yield from self.build(key, None, self.knobs["most"], expires)

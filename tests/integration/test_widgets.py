@@ -470,11 +470,13 @@ def test_fault_that_is_a_probe(b):
     w.on_fault("F9")
     w.on_run()
     w.wait()
+    assert good(w)
     assert "10 of 10 malformed cursors are refused" in w.info.value and list(w.figure.data[0].x) == [10, 0]
     w.on_fault("F12")
     assert w.sides == {}, "another fault: what the first said is gone"
     w.on_run()
     w.wait()
+    assert good(w)
     assert sorted(w.figure.data[0].x) == [1, 2]
     w.stop()
 

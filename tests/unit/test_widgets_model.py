@@ -70,7 +70,7 @@ def test_share_below_the_floor_is_a_count_of_pages(depth):
 
 
 def test_the_cliff_is_on_the_slider():
-    """115 entries, 11 of slack, one more before the cut, the floor: 128 members at most. One entry more, and the set was a skiplist once."""
+    """115 entries, 11 of slack, one more before the cut, the floor: 128 members at most. With one more it has been a skiplist."""
     before, after = (feed_bytes(n, "valkey-9.1", 128) for n in (115, 116))
     assert after > 2 * before and {115, 116} <= set(SIZES)
     assert feed_bytes(500, "valkey-9.1", 1_000) < feed_bytes(500, "valkey-9.1", 128) / 2

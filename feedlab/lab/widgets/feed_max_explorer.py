@@ -38,8 +38,8 @@ def feed_bytes(size: int, layout: str, limit: int) -> float:
 class FeedMaxExplorer(Frame):
     kind, height = "max", 400
     title = "FEED_MAX explorer"
-    hint = ("A feed keeps its newest FEED_MAX entries (trimmed at 10 % more); at or below its floor SQL answers. A set that has never had more "
-            "members than the encoding limit is one small block (listpack), else a skiplist: the cliff.")
+    hint = ("A feed keeps its newest FEED_MAX entries (trimmed at 10 % more); at or below its floor SQL answers. A set that has never "
+            "had more members than the encoding limit is one small block (listpack), else a skiplist: the cliff.")
 
     def __init__(self, b):
         super().__init__(b)

@@ -186,5 +186,6 @@ class ThresholdExplorer(Frame):
             exact = "equal to" if s.deliveries == s.expected else "NOT equal to"
             off = self.model.at(*self.setting())[0] / s.writes_a_post - 1 if s.writes_a_post else 0.0
             text = (f"measured at {s.users:,} users: {s.deliveries:,} feed writes for {s.posts:,} posts, {exact} the graph's count of "
-                    f"{s.expected:,}; the model says {abs(off):.1%} {'less' if off < 0 else 'more'} ({s.posts:,} posts are a sample) · " + text)
+                    f"{s.expected:,}; the model says {abs(off):.1%} {'less' if off < 0 else 'more'} ({s.posts:,} posts are a sample) · "
+                    + text)
         return f"<div class='fl-gauge'>{text}</div>"
