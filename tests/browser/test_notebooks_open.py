@@ -5,29 +5,24 @@ import urllib.request
 
 import pytest
 
-from browser_parts import ROOT, Watched, menu, scroll_through
+from browser_parts import ROOT, Watched, scroll_through
 from conftest import until
 
 NOTEBOOKS = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.fixture(scope="module")
-def opened(chromium, jupyter):
-    """One page on JupyterLab for all of them, with no notebook open."""
+def opened(chromium):
+    """One page for all of them."""
     page = chromium.new_page(viewport={"width": 1366, "height": 900})
-    watched = Watched(page)
-    base, token = jupyter.split("lab/tree/")[0], jupyter.split("token=")[1]
-    page.goto(f"{base}lab?token={token}&reset")
-    page.wait_for_selector(".jp-Launcher", timeout=60_000)
-    yield watched
+    yield Watched(page)
     page.close()
 
 
 @pytest.fixture
-def no_kernels_left(opened, jupyter):
-    """Opening a notebook starts a kernel; tab and kernel go with the test."""
+def no_kernels_left(jupyter):
+    """Opening a notebook starts a kernel; it goes with the test."""
     yield
-    menu(opened.page, "File", "Close Tab")
     base, token = jupyter.split("lab/tree/")[0], jupyter.split("token=")[1]
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -39,11 +34,10 @@ def no_kernels_left(opened, jupyter):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS)
-def test_opens(opened, no_kernels_left, path):
+def test_opens(opened, jupyter, no_kernels_left, path):
     page, cells = opened.page, len(json.loads((ROOT / path).read_text())["cells"])
-    menu(page, "File", "Open from Path…")
-    page.locator(".jp-Dialog input").fill(path)
-    page.keyboard.press("Enter")
+    base, token = jupyter.split("lab/tree/")[0], jupyter.split("token=")[1]
+    page.goto(f"{base}lab/tree/{path}?token={token}&reset")
     for again in (False, True):
         if again:
             page.reload()

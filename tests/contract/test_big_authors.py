@@ -14,7 +14,7 @@ import zlib
 import pytest
 from conftest import add_users, fresh_lab, until
 
-from feedlab import kafka, posts, pull
+from feedlab import kafka, posts, pull, timeline
 from feedlab.core.codec import member
 from feedlab.fanout import FanOut
 from feedlab.lab.workers import Workers
@@ -55,8 +55,8 @@ def big(addresses):
         lab.conn.execute("insert into follower_counts select followee_id, 0, count(*) from follows group by 1")
         pipe, until_ms = lab.redis.pipeline(transaction=False), int((time.time() + 86_400) * 1000)
         for u in fans():
-            pipe.fcall("feedlab_begin", 1, lab.names.feed(u), "t", 60_000)
-            pipe.fcall("feedlab_complete", 1, lab.names.feed(u), "t", "-inf", 50, until_ms)
+            pipe.fcall(f"{timeline.LIBRARY}_begin", 1, lab.names.feed(u), "t", 60_000)
+            pipe.fcall(f"{timeline.LIBRARY}_complete", 1, lab.names.feed(u), "t", "-inf", 50, until_ms)
         pipe.execute()
         yield lab
 
