@@ -10,7 +10,7 @@ def test_start_runs_to_the_end(watched, jupyter):
     failed = page.locator(ERRORS)
 
     def ended():
-        return page.get_by_text("holds: and the pages are as right as before").count() or failed.count()
+        return page.get_by_text("right: exercise 2").count() or failed.count()
     try:
         until(ended, 150, "the end of the notebook")
     finally:

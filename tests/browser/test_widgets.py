@@ -231,16 +231,16 @@ def test_still_there_after_scrolling_and_a_reload(chromium, jupyter, sql):
     """In a notebook with one widget, as ours are."""
     page = chromium.new_page(viewport={"width": 1180, "height": 700})
     watched = Watched(page)
-    open_notebook(page, jupyter, notebook("reloaded.ipynb", FIRST, "widgets.threshold(b)", *(["'a line'"] * 20), "b.end()"))
+    open_notebook(page, jupyter, notebook("reloaded.ipynb", FIRST, "widgets.threshold(b)", *(["'a line'"] * 8), "b.end()"))
     run_all_but_the_last(page)
     widget = page.locator(".fl-widget")
-    until(lambda: page.get_by_text("'a line'").count() == 40 and widget.locator(".js-plotly-plot").count(), 60, "a widget and lines")
+    until(lambda: page.get_by_text("'a line'").count() == 16 and widget.locator(".js-plotly-plot").count(), 60, "a widget and lines")
     page.keyboard.press("Control+s")
     until(lambda: page.locator(".jp-mod-dirty").count() == 0, 20, "the notebook saved")
     for again in (False, True):
         for _ in range(5 if again else 0):
             # jupyterlab_widgets 3.0.17 gives up on a model two seconds by the clock after it was wanted, even when it has come meanwhile
-            # (get_model does not look once more): a machine so busy that the page stands still for that long needs another reload
+            # (get_model does not look once more): on a machine so busy that the page stands still for that long one reloads again
             page.reload()
             until(lambda: widget.locator(".js-plotly-plot").count() or page.get_by_text("model not found").count(), 60, "the chart")
             if widget.locator(".js-plotly-plot").count():
