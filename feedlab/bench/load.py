@@ -61,6 +61,9 @@ def run(settings: Settings, addresses: Addresses | None, mix: str, *, seconds: f
         known(url, int(g.users[0]), path)
         return drive(url, g, mix, seconds, clients, seed, say) | {"graph": path.name, "url": url}
     with open_lab(settings, addresses) as old:
+        if settings.namespace != "load" and old.conn.execute("select 1 from users limit 1").fetchone():
+            raise BadInput(f"there is data in namespace {settings.namespace}, and the load test empties its own. Leave out -n, or name an "
+                           "empty one.")
         wipe(old)
     with open_lab(settings, addresses) as lab:
         try:

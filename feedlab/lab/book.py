@@ -197,6 +197,7 @@ class Book:
     def fault(self, name: str, systems: tuple[str, ...] = ("textbook", "ours")):
         """A fault of the catalogue on both systems, in namespaces that `end` removes (feedlab.lab.faults.run)."""
         from . import faults
+        self.open()                                # a book that has ended would not remove what this makes
         short = self.settings.namespace[:16]
         for part in ("probe", *(f"check_{s}" for s in systems)):
             self.also(f"{short}_{part}")
@@ -222,7 +223,7 @@ class Book:
         value = predictions.checked(label, value, choices)
         before = self.kept.get(self.name, label)
         same = before is not None and before.default == value
-        said = Prediction(predictions.Kept(self.name, label, value, before.value if same else value, unit))
+        said = Prediction(replace(before, unit=unit) if same else predictions.Kept(self.name, label, value, value, unit))
         self.predicted[label] = said
         self.kept.keep(said.kept)
 
@@ -292,9 +293,7 @@ class Book:
         """Stop what runs and remove this notebook's namespaces from the engines. Harmless when repeated."""
         global current
         atexit.unregister(self.end)
-        if self.stack is None:
-            return
-        stack, self.stack, self.lab = self.stack, None, None
+        stack, self.stack, self.lab = self.stack or ExitStack(), None, None      # again: for what a cell has made after the end
         if current is self:
             current = None
         try:

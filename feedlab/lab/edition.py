@@ -18,6 +18,7 @@ from ..config import project_root
 from ..errors import BadInput, EngineDown
 
 CHECKED, SOLUTION = "nbval-check-output", "solution"
+FOLDED = "# a solution is folded here"
 CELL_S = 60
 LINES, WORDS, BYTES = 8, 1_800, 200_000
 KERNEL = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -54,6 +55,8 @@ def clean(book):
         cell.metadata = nbformat.from_dict({"tags": kept} if kept else {})
         if SOLUTION in kept:
             cell.metadata["jupyter"] = {"source_hidden": True}       # folded until the reader opens it
+            if not cell.source.startswith(FOLDED):                   # JupyterLab shows the first line of what is folded
+                cell.source = f"{FOLDED}\n{cell.source}"
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if o.output_type == "stream"] if CHECKED in kept else []
             cell.source = cell.source.rstrip()
@@ -76,8 +79,8 @@ def learner(book):
         else:
             cell.outputs, cell.execution_count = [], None
         if SOLUTION in tags(cell):
-            solved = cell.source
-            answers += assigned(solved)
+            solved = cell.source.removeprefix(f"{FOLDED}\n")
+            answers += _answers(solved)
             cell.source, cell.metadata = blank(solved), nbformat.from_dict({"tags": ["blank"]})
             fold = f"<details><summary>A solution</summary>\n\n```python\n{solved}\n```\n\n</details>"
             cells += [cell, nbformat.v4.new_markdown_cell(fold, id=f"{cell.id}-fold")]
@@ -102,14 +105,18 @@ def assigned(solution: str) -> list[str]:
     return [n for n in dict.fromkeys(names) if n != "_"]
 
 
+def _answers(solution: str) -> list[str]:
+    names = assigned(solution)
+    return [n for n in names if n.startswith("answer")] or names
+
+
 def blank(solution: str) -> str:
-    """The same names, with dots for values.
+    """The answers (names that begin with `answer`), with dots for values; what else a solution assigns is its own affair.
 
     >>> print(blank("def half(n):\\n    return n / 2\\nanswer_1 = half(4)"))
-    half = ...
     answer_1 = ...     # your turn
     """
-    return "\n".join(f"{n} = ..." for n in assigned(solution)) + "     # your turn"
+    return "\n".join(f"{n} = ..." for n in _answers(solution)) + "     # your turn"
 
 
 # --- lint ------------------------------------------------------------------------------------------------------------------
@@ -147,7 +154,7 @@ def lint(path: Path, book=None) -> list[str]:
 
 
 def _lint_code(cell) -> Iterable[str]:
-    lines = [line for line in cell.source.splitlines() if line.strip()]
+    lines = [line for line in cell.source.splitlines() if line.strip() and line != FOLDED]
     if len(lines) > LINES:
         yield f"{len(lines)} lines of code, at most {LINES}"
     if re.search(r"\binput\(|^!", cell.source, re.M):
@@ -169,8 +176,9 @@ def _lint_code(cell) -> Iterable[str]:
 # --- the edition as a folder --------------------------------------------------------------------------------------------------
 
 def notebooks() -> list[Path]:
-    """The workbook in its order."""
-    return sorted((project_root() / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+    """The notebooks with exercises, in order."""
+    folder = project_root() / "notebooks"
+    return [*sorted(folder.glob("[0-9][0-9]_*.ipynb")), folder / "policy_lab.ipynb"]
 
 
 def write_learner(out: Path, again: bool = False) -> list[Path]:

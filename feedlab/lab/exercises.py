@@ -42,7 +42,8 @@ def check(name: str, got, want, tolerance: float = 0.0, mistake: str = "") -> No
         try:
             right = bool(want(got))
         except Exception as e:
-            raise Wrong(f"exercise {name}: the answer {got!r} cannot be looked at ({type(e).__name__}: {e}).{usual}") from None
+            raise Wrong(f"exercise {name}: the answer {got!r} cannot be looked at ({type(e).__name__}: {e}). Expected "
+                        f"{(want.__doc__ or 'another answer').strip()}.{usual}") from None
         expected = (want.__doc__ or "another answer").strip()
     elif _number(want) and tolerance:
         right = _number(got) and math.isfinite(got) and abs(got - want) <= tolerance * abs(want)

@@ -154,7 +154,7 @@ def mimebundle(fig: go.Figure) -> dict:
     if sum(bool(t.name) and t.showlegend is not False for t in fig.data) > 1 and fig.layout.showlegend is not False:
         margin["b"] = 95                              # the legend stands at the very bottom, below the axis title: two lines of it
     drawn["layout"]["margin"] = drawn["layout"].get("margin", {}) | margin
-    return {"application/vnd.plotly.v1+json": drawn | {"config": {"displaylogo": False}}, "text/plain": f"Figure: {title}"}
+    return {"application/vnd.plotly.v1+json": drawn | {"config": {"displayModeBar": False}}, "text/plain": f"Figure: {title}"}
 
 
 class show:

@@ -22,7 +22,7 @@ from ..core.model import Entry
 from ..errors import BadInput
 from ..fanout import FanOut
 from ..lab.graph import from_edges, load_graph
-from ..lab.session import open_lab, wipe
+from ..lab.session import open_lab, remove
 from ..relay import Relay
 from .simulate import Costs
 
@@ -83,7 +83,7 @@ def scratch(settings: Settings, addresses: engines.Addresses, name: str, **chang
         try:
             yield lab
         finally:
-            wipe(lab)
+            remove(s, addresses)            # over connections of its own: after Ctrl-C this lab's may be in the middle of something
 
 
 class Stations:

@@ -135,6 +135,13 @@ KINDS = ("auto", "edges", "histogram", "sample")
 def read(path, directed: bool | None = None, kind: str = "auto", columns: tuple[str, str] | None = None) -> Follows | Degrees:
     """Read a graph or a preset's name. `kind`: edges, a histogram (followers,users), a sample (a follower count a line) or auto;
     `columns`: the names of the two id columns, follower first. Raises BadInput with one sentence: file, line, reason."""
+    found = _read(path, directed, kind, columns)
+    if isinstance(found, Follows) and not len(found.reader):
+        raise BadInput(f"{path} has no edges: all its lines are users who follow themselves. A line is '1 2' (user 1 follows user 2).")
+    return found
+
+
+def _read(path, directed, kind, columns) -> Follows | Degrees:
     if kind not in KINDS:
         raise BadInput(f"a graph file is {', '.join(KINDS)}, not {kind!r}.")
     if str(path) in PRESETS:

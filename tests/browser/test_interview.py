@@ -2,7 +2,7 @@
 import json
 from pathlib import Path
 
-from browser_parts import ARTIFACTS, menu, notebook, open_notebook, push, run_all, title
+from browser_parts import ARTIFACTS, kernel_is_idle, menu, notebook, open_notebook, push, run_all, title
 from conftest import until
 
 ROOM = "from feedlab.interview import stepper\nfrom feedlab.config import settings\nstepper.room('pages-that-repeat', 'mid')"
@@ -94,10 +94,15 @@ def test_a_scenario_from_start_to_scorecard(watched, jupyter):
     on(page, room)
 
     # a new kernel: nothing is lost
+    # what stands there now is of the old kernel: it is marked, and what is waited for has no mark
+    page.evaluate("document.querySelectorAll('.jp-OutputArea-output').forEach(o => o.classList.add('t-old'))")
     menu(page, "Run")
     page.locator(".lm-Menu-itemLabel", has_text="Restart Kernel and Run All Cells").click()
     page.locator(".jp-Dialog .jp-mod-accept").click()
-    until(lambda: room.locator(".iv-ask", has_text="two scrolls of four pages").count() or None, 60, "the room after the restart")
+    until(lambda: page.locator(".jp-OutputArea-output:not(.t-old) .iv-ask", has_text="two scrolls of four pages").count(), 60,
+          "the room after the restart")
+    until(lambda: page.locator(".t-old").count() == 0, 20, "the old outputs gone")
+    kernel_is_idle(page)
     printed = until(lambda: page.locator(".jp-OutputArea-output", has_text="state ").all_inner_texts(), 30)[-1]
     state = Path(printed.split("state ")[1].strip())
     assert json.loads(next((state / "interview" / "sessions").glob("*.json")).read_text())["answers"]["repeats"]["said"] == "2 posts"

@@ -222,3 +222,33 @@ def test_the_contract_holds_in_a_book(b):
     with open_lab(b.settings, b.addresses) as other:
         for u in range(6):
             assert other.page(u, limit=50).ids == [e.id for e in pull.everything(other.conn, u)]
+
+
+def test_what_a_cell_makes_after_the_end_is_removed_by_another_end(b, addresses):
+    """Running an earlier cell again, and the last one after it."""
+    b.people(2)
+    b.end()
+    with open_lab(b.settings, addresses):
+        pass
+    assert namespaces(addresses)
+    with pytest.raises(BadInput, match="has ended"):
+        b.fault("F3")
+    b.end()
+    assert namespaces(addresses) == []
+
+
+def test_predicting_again_keeps_the_score(b):
+    label = "kept score, in a test"
+    b.predict(label, 50)
+    b.compare(label, 50)
+    assert b.predict(label, 50).kept.score == 10 and b.kept.get(b.name, label).measured == 50
+    assert b.predict(label, 51).kept.score is None
+
+
+def test_a_connection_of_an_ended_book_says_so(b, shell, capsys):
+    magics.quiet_errors(shell)
+    shell.push({"conn": b.open().conn})
+    b.end()
+    shell.run_cell("conn.execute('select 1')")
+    out = capsys.readouterr().out
+    assert "Run the cells again" in out and "Traceback" not in out

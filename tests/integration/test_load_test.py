@@ -49,6 +49,19 @@ def test_nothing_is_left(addresses):
         assert not conn.execute("select count(*) from pg_namespace where nspname = 't_load'").fetchone()[0]
 
 
+def test_data_of_the_user_is_never_emptied(addresses, graph):
+    """`-n demo load-test` would have taken the demo with it."""
+    s = Settings(namespace="t_load_mine", partitions=2)
+    with open_lab(s, addresses) as lab:
+        lab.conn.execute("insert into users (id, name) values (1, 'mine')")
+        try:
+            with pytest.raises(BadInput, match="there is data in namespace t_load_mine"):
+                load.run(s, addresses, "retwis", seconds=1, graph=graph)
+            assert lab.conn.execute("select count(*) from users").fetchone() == (1,)
+        finally:
+            wipe(lab)
+
+
 def test_an_api_that_is_up_already(addresses, graph):
     """With --url nothing is started or wiped; a graph that is not loaded there is said."""
     s = Settings(namespace="t_load_url", partitions=2)

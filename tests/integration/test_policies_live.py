@@ -14,7 +14,7 @@ import pytest
 from redis.exceptions import RedisError
 
 from conftest import fresh_lab, running, shared_file, until
-from feedlab import pull, repair, timeline
+from feedlab import db, pull, repair, timeline
 from feedlab.config import Settings
 from feedlab.core import cost, policy
 from feedlab.core.model import Entry
@@ -282,3 +282,13 @@ def test_live_points_land_on_the_model_s_curve(addresses):
         assert "fl-error" not in w.message.value
     finally:
         b.end()
+
+
+def test_scratch_is_removed_though_its_connection_was_in_the_middle_of_something(addresses):
+    """As after Ctrl-C during a query: the connection cannot be used, the namespace goes all the same."""
+    with pytest.raises(KeyboardInterrupt), calibrate.scratch(Settings(), addresses, "t_interrupted") as lab:
+        name = lab.settings.namespace
+        lab.conn.pgconn.send_query(b"select pg_sleep(5)")
+        raise KeyboardInterrupt
+    with db.connect(addresses.postgres_url, "public") as conn:
+        assert not conn.execute("select 1 from pg_namespace where nspname = %s", (name,)).fetchone()

@@ -54,14 +54,16 @@ def test_clean_keeps_only_what_is_compared():
     cleaned = edition.clean(book)
     assert [len(c.get("outputs", [])) for c in cleaned.cells] == [0, 0, 0, 1, 0]
     assert "widgets" not in cleaned.metadata and "execution" not in cleaned.cells[1].metadata
+    assert cleaned.cells[2].source.splitlines() == [edition.FOLDED, "answer = 1"], "what is folded shows its first line"
     assert cleaned.cells[2].metadata.jupyter.source_hidden and edition.clean(nbformat.from_dict(cleaned)) == cleaned
     nbformat.validate(cleaned)
 
 
 @pytest.mark.parametrize(("solution", "blank"), [
     ("answer_1 = 3", "answer_1 = ...     # your turn"),
-    ("(_, a, _), = f()\nanswer_2 = a", "a = ...\nanswer_2 = ...     # your turn"),
+    ("(_, a, _), = f()\nanswer_2 = a", "answer_2 = ...     # your turn"),
     ("def answer_3(x):\n    y = x\n    return y", "answer_3 = ...     # your turn"),
+    ("helper = 2\nanswer_5 = helper", "answer_5 = ...     # your turn"), ("x = 1", "x = ...     # your turn"),
     ("answer_4: int = 2", "answer_4 = ...     # your turn")])
 def test_blanks(solution, blank):
     assert edition.blank(solution) == blank

@@ -139,7 +139,7 @@ def test_the_generated_graph_is_the_same_for_a_seed():
 BAD = [
     ("broken.csv", "follower,folowee\n1,2\n", "does not name both ids"), ("three.csv", "a,b,c\n1,2,3\n", "does not name both ids"),
     ("odd.csv", "follower,followee\n1,2\n3\n", "line 3: 1 column"), ("empty.txt", "", "is empty"),
-    ("none.txt", "# only this\n", "no edges"), ("word.txt", "1 2\n3 x\n", "line 2: 'x' is not a user id"),
+    ("none.txt", "# only this\n", "no edges"), ("loops.txt", "1 1\n2 2\n", "users who follow themselves"), ("word.txt", "1 2\n3 x\n", "line 2: 'x' is not a user id"),
     ("wide.txt", "1 2\n3 9223372036854775808\n", "line 2: '9223372036854775808'"),
     ("minus.txt", "1 2\n-3 4\n", "line 2"), ("bin.txt", b"\x00\x01\x02", "binary"),
     ("late.csv", "follower,followee,n\n1,2,a\n3,x,b\n", "line 3: 'x'"),

@@ -7,7 +7,7 @@ import numpy as np
 from ... import db, posts, pull
 from ...core import cost
 from ...reader import scroll
-from .. import plots, world
+from .. import plots, widgets, world
 from ..graph import Graph
 
 
@@ -38,6 +38,7 @@ def drawn(graph: Graph, n: int, readers: int, seed: int = 1) -> tuple[np.ndarray
 def sweep(b, graph: Graph, thresholds: Sequence[int], n: int = 60, readers: int = 25, seed: int = 1) -> list[Point]:
     """Move the running consumer's threshold through `thresholds`; at each the same authors post `n` times, and after the queues are
     drained `readers` users scroll to the end. The book must have been loaded with `graph`, and its workers must run."""
+    widgets.stop_all()             # an explorer's workload in the same namespace would be counted too
     lab, points = b.open(), []
     authors, users = (a.tolist() for a in drawn(graph, n, readers, seed))
     for done, threshold in enumerate(thresholds):

@@ -42,3 +42,10 @@ def faults(b):
     """F1 to F12: the textbook and ours on the same history, side by side."""
     from .fault_chooser import FaultChooser
     return FaultChooser(b)
+
+
+def stop_all() -> None:
+    """Stop what any widget of this kernel runs, for example before something is counted in its namespace."""
+    from .base import _live
+    for widget in list(_live.values()):
+        widget.stop()
