@@ -30,6 +30,16 @@ def shared_file(name: str) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def environment():
+    """`feedlab -n NAME` sets FEEDLAB_NAMESPACE for its own process; in this one the next test must not find it."""
+    before = {k: v for k, v in os.environ.items() if k.startswith("FEEDLAB_")}
+    yield
+    for name in [k for k in os.environ if k.startswith("FEEDLAB_") and k not in before]:
+        del os.environ[name]
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def addresses() -> engines.Addresses:
     try:

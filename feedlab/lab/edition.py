@@ -58,7 +58,9 @@ def clean(book):
             if not cell.source.startswith(FOLDED):                   # JupyterLab shows the first line of what is folded
                 cell.source = f"{FOLDED}\n{cell.source}"
         if cell.cell_type == "code":
-            cell.outputs = [o for o in cell.outputs if o.output_type == "stream"] if CHECKED in kept else []
+            said = "".join(o.text for o in cell.outputs if o.output_type == "stream") if CHECKED in kept else ""
+            # one piece: how many the kernel sent it in is a matter of time
+            cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=said)] if said else []
             cell.source = cell.source.rstrip()
     return book
 

@@ -83,3 +83,9 @@ def test_what_is_no_notebook_is_refused(tmp_path, text):
         edition.read(path)
     with pytest.raises(BadInput, match="No such file"):
         edition.read(tmp_path / "none.ipynb")
+
+
+def test_what_was_printed_in_pieces_is_kept_in_one():
+    book = good()
+    book.cells[2].outputs = [new_output("stream", text="holds: "), new_output("stream", text="one\n")]
+    assert [o.text for o in edition.clean(book).cells[2].outputs] == ["holds: one\n"]
