@@ -1,55 +1,28 @@
 """The report of a bench run: one HTML file that needs nothing else, in the looks of the demo's report."""
-import json
-import os
 from html import escape
 from pathlib import Path
 
-from ..errors import BadInput
-from ..lab import plots
-from ..lab import report as demo_report
+from ..lab import document, plots
+from ..lab.report import engines_table
 
 
 def write_report(result: dict, path) -> Path:
     """Write the report of `result` (what `feedlab bench --json` holds) to `path`, and return that path. Raises BadInput."""
-    path = Path(path).expanduser()
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        half.write_text(page(result), encoding="utf-8")
-        os.replace(half, path)
-    except OSError as e:
-        half.unlink(missing_ok=True) if half.parent.is_dir() else None
-        raise BadInput(f"the report cannot be written to {path}: {e.strerror}. Choose another place.") from None
-    return path
-
-
-def page(result: dict) -> str:
-    """The whole document."""
-    from plotly.offline import get_plotlyjs
-    drawn, sections = {}, []
-    for i, (fig, note) in enumerate(figures(result)):
-        spec = json.loads(fig.to_json())
-        title, height = spec["layout"].pop("title")["text"], spec["layout"].get("height", 360)
-        spec["layout"]["margin"] = spec["layout"].get("margin", {}) | {"t": 40}
-        for layout in (spec["layout"], spec["layout"]["template"]["layout"]):
-            layout.pop("height", None)
-        drawn[f"figure-{i}"] = spec
-        broad = ' style="grid-column: 1 / -1"' if spec["layout"]["margin"].get("l", 0) > 300 else ""       # long labels need the width
-        sections.append(f'<section class="figure"{broad}><h3 id="title-{i}">{escape(title)}</h3><div id="figure-{i}" class="plot" '
-                        f'style="height:{height}px" role="img" aria-labelledby="title-{i}"></div><p>{escape(note)}</p></section>')
     bound = [r for r in result["rows"] if r["reached"] is not None]
     kept = sum(r["reached"] for r in bound)
     machine = result["machine"]
     about = (f"{machine['cores']} cores, {machine['system']}, Python {machine['python']}; load of the machine at the end "
              f"{machine['load_1m']:.1f}; {result['seconds']:.0f} s." if machine.get("load_1m") is not None else "")
-    return _HTML.format(
-        verdict=escape(f"{kept} of {len(bound)} bounds are kept"), sign="✓" if kept == len(bound) else "!",
-        state="good" if kept == len(bound) else "bad",
-        about=escape(about + (" A quick run: too short to quote." if result["quick"] else "")),
-        rows="\n".join(_row(r) for r in result["rows"]), figures="\n".join(sections), conditions="\n".join(
-            f"<tr><th scope=\"row\">{escape(name)}</th><td>{escape(s['conditions'])}</td><td>{escape(_counts(s))}</td></tr>"
-            for name, s in result["stations"].items()),
-        engines=demo_report._engines(result.get("engines")), plotly=get_plotlyjs().replace("</script", "<\\/script"),
-        style=demo_report._STYLE, script=demo_report._SCRIPT, drawn=json.dumps(drawn, allow_nan=False).replace("<", "\\u003c"))
+    body = _BODY.format(
+        rows="\n".join(_row(r) for r in result["rows"]), figures=document.FIGURES, engines=engines_table(result.get("engines")),
+        conditions="\n".join(_condition(name, station) for name, station in result["stations"].items()))
+    return document.save(path, document.page(
+        "feedlab bench", f"{kept} of {len(bound)} bounds are kept", kept == len(bound),
+        [about + (" A quick run: too short to quote." if result["quick"] else "")], body, figures(result), _STYLE))
+
+
+def _condition(name: str, station: dict) -> str:
+    return f'<tr><th scope="row">{escape(name)}</th><td>{escape(station["conditions"])}</td><td>{escape(_counts(station))}</td></tr>'
 
 
 def _row(r: dict) -> str:
@@ -182,25 +155,9 @@ def growth(points: dict[str, dict]):
     return fig.update_xaxes(type="log", dtick=1).update_yaxes(type="log")
 
 
-_HTML = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:">
-<link rel="icon" href="data:,">
-<title>feedlab bench: {verdict}</title>
-<style>{style}
-.ratios td:nth-child(n+3) {{ font-variant-numeric: tabular-nums; }}</style>
-</head>
-<body>
-<main>
-<header>
-<h1 class="{state}"><span class="sign" aria-hidden="true">{sign}</span><span>{verdict}</span></h1>
-<p class="about">{about}</p>
-</header>
-<h2>Ours, and what one would use instead</h2>
+_STYLE = ".ratios td:nth-child(n+3) { font-variant-numeric: tabular-nums; }"
+
+_BODY = """<h2>Ours, and what one would use instead</h2>
 <div class="wide" tabindex="0" role="region" aria-label="Ratios">
 <table class="ratios">
 <thead><tr><th scope="col">Station</th><th scope="col">Measured</th><th scope="col">Ours</th><th scope="col">Beside</th>
@@ -210,11 +167,7 @@ _HTML = """<!DOCTYPE html>
 </tbody>
 </table>
 </div>
-<h2>Pictures</h2>
-<noscript><p>The pictures need JavaScript; every figure is in the table above.</p></noscript>
-<div class="figures">
 {figures}
-</div>
 <h2>Conditions and exact counts</h2>
 <div class="wide" tabindex="0" role="region" aria-label="Conditions">
 <table><thead><tr><th scope="col">Station</th><th scope="col">Conditions</th><th scope="col">Counts</th></tr></thead>
@@ -226,11 +179,4 @@ _HTML = """<!DOCTYPE html>
 <h2>Engines</h2>
 {engines}
 <h2>Run it again</h2>
-<pre><code>.venv/bin/feedlab bench --json bench.json --report bench.html</code></pre>
-</main>
-<script type="application/json" id="drawn">{drawn}</script>
-<script>{plotly}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+<pre><code>.venv/bin/feedlab bench --json bench.json --report bench.html</code></pre>"""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
+from ..lab import document
 from .engine import HINT_COST, Interview, verdict
 from .scenario import LEVELS, RUBRIC
 from .store import Store
@@ -199,23 +200,19 @@ def _history(cards: list[dict]) -> str:
 
 def page(card: dict, cards: list[dict] = ()) -> str:
     """A whole HTML page that needs nothing else; figures of the experiments are in it, with plotly when there are any."""
-    from plotly.offline import get_plotlyjs
-
     figures = {f"figure-{n}": found["figure"] for n, found in enumerate(card["experiments"].values())}
     sections = "".join(
         f"<section><h3>{escape(f['title'])}</h3><p>{escape(f['sentence'])}</p><div id='figure-{n}' "
         "class='plot'></div></section>"
         for n, f in enumerate(card["experiments"].values())
     )
-    drawn = json.dumps(figures, allow_nan=False).replace("<", "\\u003c")
-    plotly = get_plotlyjs().replace("</script", "<\\/script") if figures else ""
-    script = f"<script>{plotly}</script><script>{_SCRIPT}</script>" if figures else ""
+    script = f"<script>{document.plotly()}</script><script>{_SCRIPT}</script>" if figures else ""
     return _PAGE.format(
         title=escape(headline(card)),
         style=_STYLE,
         body=fragment(card, cards),
         measured=f"<h2>What was measured</h2>{sections}" if sections else "",
-        drawn=drawn,
+        drawn=document.embedded(figures),
         script=script,
     )
 

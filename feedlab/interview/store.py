@@ -7,9 +7,9 @@ is whole: a kernel that dies in the middle leaves the file as it was.
 """
 
 import json
-import os
 from pathlib import Path
 
+from .. import whole
 from ..config import Settings
 from ..errors import BadInput
 from .engine import Session
@@ -82,12 +82,5 @@ class Store:
 
     def write(self, name: str, text: str) -> Path:
         """Raises BadInput when the state folder cannot be written."""
-        path = self.folder / name
-        half = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            half.write_text(text, encoding="utf-8")
-            os.replace(half, path)
-        except OSError as e:
-            raise BadInput(f"{path} cannot be written: {e.strerror}. Set FEEDLAB_STATE_DIR to a folder that can.") from None
-        return path
+        return whole.write(self.folder / name, text, "{path} cannot be written: {why}. Set FEEDLAB_STATE_DIR to a folder that can.",
+                           folders=True)

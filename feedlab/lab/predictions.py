@@ -5,13 +5,13 @@ one, or without a hand on it, the default in the cell counts, so that a notebook
 """
 import json
 import math
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
 
 from ..errors import BadInput
+from ..whole import write
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class Store:
             data = self._load()
             data.setdefault(kept.notebook, {})[kept.label] = {
                 k: v for k, v in vars(kept).items() if k not in ("notebook", "label")}
-            half = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-            half.write_text(json.dumps(data, indent=1))
-            os.replace(half, self.path)
+            write(self.path, json.dumps(data, indent=1), "{path} cannot be written: {why}. Set FEEDLAB_STATE_DIR to a folder that can.")
 
     def get(self, notebook: str, label: str) -> Kept | None:
         found = self._load().get(notebook, {}).get(label)

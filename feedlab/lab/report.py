@@ -5,17 +5,14 @@
 plotly.js (5 MB) is inside the file, and its content security policy forbids every request, so that it looks the same in
 ten years. Values that were not measured are named as such, never guessed.
 """
-import json
 import math
-import os
 import shlex
 from html import escape
 from numbers import Real
 from pathlib import Path
 
 from ..engines import masked
-from ..errors import BadInput
-from . import plots
+from . import document, plots
 
 ARTICLE_BYTES = 60  # bytes an entry as the article assumes (fault F11)
 
@@ -31,38 +28,10 @@ def write_report(result: dict, path) -> Path:
     "not measured".
     Raises BadInput when the file cannot be written.
     """
-    path = Path(path).expanduser()
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half.write_text(_page(result), encoding="utf-8")
-        os.replace(half, path)  # an old report stays whole until the new one is
-    except OSError as e:
-        half.unlink(missing_ok=True) if half.parent.is_dir() else None
-        raise BadInput(f"the report cannot be written to {path}: {e.strerror}. Choose another place.") from None
-    return path
-
-
-def _page(r: dict) -> str:
-    from plotly.offline import get_plotlyjs
-
-    good, verdict = _verdict(r)
-    figures = _figures(r)
-    drawn = {f"figure-{i}": json.loads(fig.to_json()) for i, (fig, _) in enumerate(figures) if fig}
-    for spec in drawn.values():
-        layout = spec["layout"]
-        del layout["title"]  # it stands above as text, where it wraps
-        above = len(spec["data"]) > 1 or "annotations" in layout  # a legend, a label at a line
-        layout["margin"] = {"t": 40 if above else 10}
-        for height in (layout, layout["template"]["layout"]):
-            height.pop("height", None)  # the element's own height rules, see _section
-    return _HTML.format(
-        verdict=escape(verdict), state="good" if good else "bad", sign="✓" if good else "!", about=escape(_about(r)),
-        rows="\n".join(_row(*row) for row in _rows(r)),
-        figures="\n".join(_section(i, fig, note) for i, (fig, note) in enumerate(figures)),
-        engines=_engines(r.get("engines")), command=escape(_command(r)),
-        plotly=get_plotlyjs().replace("</script", "<\\/script"), style=_STYLE, script=_SCRIPT,
-        drawn=json.dumps(drawn, allow_nan=False).replace("<", "\\u003c"))
+    good, verdict = _verdict(result)
+    return document.save(path, document.page("feedlab demo", verdict, good, [_about(result)], _BODY.format(
+        rows="\n".join(_row(*row) for row in _rows(result)), figures=document.FIGURES, engines=engines_table(result.get("engines")),
+        command=escape(_command(result))), _figures(result)), folders=True)
 
 
 def _verdict(r: dict) -> tuple[bool, str]:
@@ -175,18 +144,8 @@ def _degrees(counts, threshold):
     return plots.degree_ccdf(counts, threshold) if counts is not None and len(counts) else None
 
 
-def _section(i: int, fig, note: str) -> str:
-    if fig is None:
-        return f'<section class="figure"><h3>{escape(note)}</h3><p class="missing">not measured</p></section>'
-    title, height = escape(fig.layout.title.text), (fig.layout.height or 360) - 40
-    # a height on the element: without it plotly's responsive resize collapses it to nothing when a phone is turned
-    return (f'<section class="figure"><h3 id="title-{i}">{title}</h3>'
-            f'<div id="figure-{i}" class="plot" style="height:{height}px" role="img" aria-labelledby="title-{i}">'
-            "</div>"
-            f"<p>{escape(note)}</p></section>")
-
-
-def _engines(engines) -> str:
+def engines_table(engines) -> str:
+    """The engines of a run as an HTML table; `engines` as `feedlab status --json` has them."""
     if not engines:
         return '<p class="missing">not measured</p>'
     engines = [{("memory" if k == "memory_bytes" else k): (_megabytes(v) if k == "memory_bytes" else v)
@@ -247,97 +206,16 @@ def _bytes(value) -> str:
     return next((f"{value / u:,.1f} {name}" for u, name in units if size >= u), f"{value:,.0f} B")
 
 
-_STYLE = """
-:root { color-scheme: light dark; --text: #1b1f24; --soft: #59636e; --back: #fbfbf9; --card: #fff; --line: #d9dde1;
-  --good: #00684c; --bad: #a84700; }
-@media (prefers-color-scheme: dark) { :root { --text: #e8eaed; --soft: #a6aeb8; --back: #14171b; --card: #1c2127;
-  --line: #363d46; --good: #4fd3ab; --bad: #ffa25e; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--back); color: var(--text); font: 16px/1.5 system-ui, "DejaVu Sans", sans-serif; }
-main { max-width: 1100px; margin: 0 auto; padding: 24px 16px 48px; }
-h1 { font-size: clamp(1.4rem, 4.5vw, 2.1rem); line-height: 1.2; margin: 0 0 8px; display: flex; gap: 12px; }
-h1.good .sign { color: var(--good); } h1.bad .sign { color: var(--bad); }
-h2 { font-size: 1.25rem; margin: 40px 0 12px; } h3 { font-size: 1rem; margin: 0 0 4px; line-height: 1.35; }
-p { margin: 4px 0; } .about, .figure p, .values td:last-child { color: var(--soft); }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: 6px 12px 6px 0; border-bottom: 1px solid var(--line); }
-.values th, .values td:nth-child(2) { white-space: nowrap; }
-.values :is(th, td):nth-child(2) { text-align: right; }
-.values td:nth-child(2) { font-variant-numeric: tabular-nums; font-weight: 600; }
-.values td:nth-child(2).missing { font-weight: 400; } .missing { color: var(--soft); font-style: italic; }
-.wide { overflow-x: auto; } .engines td { overflow-wrap: anywhere; font-size: 0.92rem; }
-.engines :is(th, td:is([data-key="source"], [data-key="version"], [data-key="pid"], [data-key="memory"])) {
-  white-space: nowrap; overflow-wrap: normal; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 16px; }
-.figure { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 16px; min-width: 0; }
-pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px; margin: 8px 0;
-  white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.9rem; }
-@media (max-width: 600px) { .values thead { display: none; }
-  .values tr { display: grid; grid-template-columns: 1fr auto; border-bottom: 1px solid var(--line); padding: 6px 0; }
-  .values th, .values td { border: 0; padding: 0; }
-  .engines thead { display: none; } .engines :is(th, td) { display: block; border: 0; padding: 0; }
-  .engines tr { display: block; border-bottom: 1px solid var(--line); padding: 6px 0; }
-  .engines td { display: grid; grid-template-columns: 7em minmax(0, 1fr); } .engines td:empty { display: none; }
-  .engines td::before { content: attr(data-key); color: var(--soft); }
-  .values td:nth-child(3) { grid-column: 1 / -1; font-size: 0.88rem; } .figure { padding: 12px; } }
-"""
-
-# colours follow the reader's light or dark setting (the page's own variables are the one source of them); on dark, sky
-# blue for blue: 7 to 1 against the card instead of 3 to 1
-_SCRIPT = """
-const specs = document.getElementById("drawn").textContent, dark = matchMedia("(prefers-color-scheme: dark)");
-function look(spec) {
-  const css = getComputedStyle(document.documentElement), text = css.getPropertyValue("--text").trim();
-  return {...spec.layout, autosize: true, font: {color: text},
-          hoverlabel: {bgcolor: css.getPropertyValue("--card").trim(), font: {color: text}}};
-}
-function draw() {
-  const drawn = JSON.parse(dark.matches ? specs.replaceAll("#0072B2", "#56B4E9") : specs);
-  for (const [id, spec] of Object.entries(drawn))
-    Plotly.react(id, spec.data, look(spec), {responsive: true, displayModeBar: false});
-}
-draw();
-dark.addEventListener("change", draw);
-"""
-
-_HTML = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:">
-<link rel="icon" href="data:,">
-<title>feedlab demo: {verdict}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<header>
-<h1 class="{state}"><span class="sign" aria-hidden="true">{sign}</span><span>{verdict}</span></h1>
-<p class="about">{about}</p>
-</header>
-<h2>Figures of the run</h2>
+_BODY = """<h2>Figures of the run</h2>
 <table class="values">
 <thead><tr><th scope="col">Quantity</th><th scope="col">Measured</th><th scope="col">What it means</th></tr></thead>
 <tbody>
 {rows}
 </tbody>
 </table>
-<h2>Pictures</h2>
-<noscript><p>The pictures need JavaScript; every figure is in the table above.</p></noscript>
-<div class="figures">
 {figures}
-</div>
 <h2>Engines</h2>
 {engines}
 <h2>Run it again</h2>
 <p>The same seed draws the same posts and reads; times depend on the machine.</p>
-<pre><code>{command}</code></pre>
-</main>
-<script type="application/json" id="drawn">{drawn}</script>
-<script>{plotly}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+<pre><code>{command}</code></pre>"""

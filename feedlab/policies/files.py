@@ -4,13 +4,13 @@
     feedlab fanout --policy policy.toml
 """
 import gzip
-import os
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
+from .. import whole
 from ..core import policy
 from ..core.policy import Policy, Rates
 from ..errors import BadInput
@@ -96,18 +96,8 @@ def write(path, rule: Policy, rates: Rates | None = None, basis: dict | None = N
         rows = "".join(f"{u},{p!r},{r!r}\n" for u, p, r in columns)
         parts.insert(0, (beside, gzip.compress(f"user,posts_a_day,reads_a_day\n{rows}".encode(), 6, mtime=0)))
     for place, content in parts:
-        _put(place, content)
+        whole.write(place, content, "{path} cannot be written: {why}. Choose another place.")
     return [place for place, _ in parts]
-
-
-def _put(path: Path, content: bytes) -> None:
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        half.write_bytes(content)
-        os.replace(half, path)
-    except OSError as e:
-        half.unlink(missing_ok=True) if half.parent.is_dir() else None
-        raise BadInput(f"{path} cannot be written: {e.strerror}. Choose another place.") from None
 
 
 def load(path) -> Loaded:

@@ -2,14 +2,11 @@
 
     write(study, "report.html", command="feedlab policy report --graph follows.csv", checked=rows)
 """
-import json
-import os
 from html import escape
 from pathlib import Path
 
 from .. import __version__
-from ..errors import BadInput
-from ..lab import report as demo
+from ..lab import document
 from . import figures, study
 from .calibrate import Calibration
 from .study import Study
@@ -43,40 +40,23 @@ def number(x, kind="n") -> str:
 def write(s: Study, path, command: str, checked: list[dict] | None = None, calibration: Calibration | None = None,
           engines: list[dict] | None = None) -> Path:
     """Write the report of a study; `checked` are rows of `live.check`. Raises BadInput when the file cannot be written."""
-    path = Path(path).expanduser()
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        half.write_text(page(s, command, checked, calibration, engines), encoding="utf-8")
-        os.replace(half, path)
-    except OSError as e:
-        half.unlink(missing_ok=True) if half.parent.is_dir() else None
-        raise BadInput(f"the report cannot be written to {path}: {e.strerror}. Choose another place.") from None
-    return path
+    return document.save(path, page(s, command, checked, calibration, engines))
 
 
 def page(s: Study, command: str, checked=None, calibration=None, engines=None) -> str:
-    from plotly.offline import get_plotlyjs
     shown = [(figures.cpu(s.outcomes, s.assume.costs), "An edge costs posts x H where it is pushed and reads x L where it is pulled."),
              (figures.front(s.outcomes, s.front, s.advised), "Policies that are not exact are not on the front."),
              (figures.flips(s.flips, s.advised and s.advised.policy), "Decisions are taken as they are; only the input moves."
               if s.flips else "What would flip the advice: nothing within a factor of a thousand")]
     if checked:
         shown.append((figures.compared(checked), "The same graph, rates and policy through the real pipeline."))
-    drawn = {f"figure-{i}": json.loads(fig.to_json()) for i, (fig, _) in enumerate(shown) if fig}
-    for spec in drawn.values():
-        spec["layout"].pop("title", None)
-        for height in (spec["layout"], spec["layout"]["template"]["layout"]):
-            height.pop("height", None)
     advised = s.advised.policy if s.advised else None
     verdict = (f"Advised: {advised}" if advised else
                f"No exact policy delivers the largest author in {s.assume.fresh_s:g} s: allow more time, or add a lower threshold")
-    sections = "\n".join(demo._section(i, fig, note) for i, (fig, note) in enumerate(shown))
-    return _HTML.format(
-        verdict=escape(verdict), state="good" if advised else "bad", sign="✓" if advised else "!",
-        about=escape(s.graph.description()), tail=escape(study.tail_sentence(s.tail, s.people.exact)), table=_outcomes(s),
-        assumptions=_assumptions(s), burst=_bursts(s), figures=sections, checked=_checked(checked),
-        versions=_versions(calibration, engines), command=escape(command), style=demo._STYLE, script=demo._SCRIPT,
-        plotly=get_plotlyjs().replace("</script", "<\\/script"), drawn=json.dumps(drawn, allow_nan=False).replace("<", "\\u003c"))
+    body = _BODY.format(table=_outcomes(s), figures=document.FIGURES, burst=_bursts(s), checked=_checked(checked),
+                        assumptions=_assumptions(s), versions=_versions(calibration, engines), command=escape(command))
+    return document.page("feedlab policy report", verdict, bool(advised),
+                         [s.graph.description(), study.tail_sentence(s.tail, s.people.exact)], body, shown, _STYLE)
 
 
 def _table(heads, rows, dense: bool = False) -> str:
@@ -142,33 +122,13 @@ def _versions(calibration: Calibration | None, engines) -> str:
     return _table(["what", "version"], [(a, str(b)) for a, b in rows])
 
 
-_HTML = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:">
-<link rel="icon" href="data:,">
-<title>feedlab policy report: {verdict}</title>
-<style>{style}
-main {{ max-width: 1360px; }} .dense :is(th, td) {{ font-size: 0.82rem; padding-right: 8px; white-space: nowrap; }}
-.dense thead th {{ white-space: normal; }}</style>
-</head>
-<body>
-<main>
-<header>
-<h1 class="{state}"><span class="sign" aria-hidden="true">{sign}</span><span>{verdict}</span></h1>
-<p class="about">{about}</p>
-<p class="about">{tail}</p>
-</header>
-<h2>Policies</h2>
+_STYLE = """
+main { max-width: 1360px; } .dense :is(th, td) { font-size: 0.82rem; padding-right: 8px; white-space: nowrap; }
+.dense thead th { white-space: normal; }"""
+
+_BODY = """<h2>Policies</h2>
 {table}
-<h2>Pictures</h2>
-<noscript><p>The pictures need JavaScript; every figure is in the tables.</p></noscript>
-<div class="figures">
 {figures}
-</div>
 <h2>In a burst of ten times the mean for five minutes</h2>
 {burst}
 <h2>Predicted against measured</h2>
@@ -178,11 +138,4 @@ main {{ max-width: 1360px; }} .dense :is(th, td) {{ font-size: 0.82rem; padding-
 <h2>Versions</h2>
 {versions}
 <h2>Run it again</h2>
-<pre><code>{command}</code></pre>
-</main>
-<script type="application/json" id="drawn">{drawn}</script>
-<script>{plotly}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+<pre><code>{command}</code></pre>"""
