@@ -65,6 +65,11 @@ class Done:
     resynced: bool = False
     lost: str = ""           # what a resync found to be gone from Redis, in words
 
+    def add(self, other: "Done") -> None:
+        """Count what another one did to this."""
+        for name in ("records", "deliveries", "added", "dead"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 class FanOut:
     """`once()` handles what has arrived; `run(stop)` goes on until told to stop, through any engine's absence."""
@@ -160,8 +165,7 @@ class FanOut:
                 if trouble:
                     say("fanout: all engines answer again")
                 trouble = False
-                for name in ("records", "deliveries", "added", "dead"):
-                    setattr(total, name, getattr(total, name) + getattr(done, name))
+                total.add(done)
                 if done.lost:
                     say(f"fanout: {done.lost}")
                 elif done.resynced and self.place:

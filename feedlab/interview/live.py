@@ -22,8 +22,8 @@ from ..core.codec import member
 from ..core.model import MAX_MS, START
 from ..engines import Addresses
 from ..lab import faults, plots, world
-from ..lab.book import Book
 from ..lab.graph import Graph, from_edges, load_graph
+from ..lab.place import Place
 from ..lab.runner import Runner
 from ..lab.session import Lab
 from ..lab.systems import SYSTEMS
@@ -41,29 +41,23 @@ def perform(name: str, settings: Settings, addresses: Addresses, say: Callable) 
         return WAYS[name](desk)
 
 
-class Desk(Book):
-    """A Book that starts no engines and keeps no predictions: lab, people, stations, pump. The namespace is removed by who
-    runs it."""
+class Desk(Place):
+    """A place whose namespace is removed by who runs it."""
 
     def __init__(self, settings: Settings, addresses: Addresses, say: Callable):
-        self.name, self.settings, self.addresses, self.progress = "interview", settings, addresses, _Said(say)
-        self.stack, self.lab, self.hand, self.predicted, self.namespaces = ExitStack(), None, None, {}, [settings.namespace]
+        super().__init__(settings, addresses, _Said(say))
 
     def __enter__(self) -> "Desk":
         return self
 
     def __exit__(self, *_) -> None:
-        self._put_down()
+        self.put_down()
         self.stack.close()
 
     def show(self, graph: Graph) -> Lab:
         """The graph loaded and every feed built."""
-        lab = self.open()
-        self.progress(f"loading {len(graph.users):,} users and {len(graph.follower):,} follows")
-        load_graph(lab.conn, graph)
-        users = graph.users.tolist()
-        repair.warm(lab.conn, lab.redis, self.settings, users, lambda done: self.progress("building feeds", done, len(users)))
-        return lab
+        self.load(graph)
+        return self.open()
 
     def wrong(self, users: Sequence[int]) -> int:
         """How many of these users' scrolls are not the SQL answer."""

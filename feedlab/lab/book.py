@@ -18,12 +18,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from .. import config, engines, follows, kafka, posts, repair
-from ..errors import BadInput, EngineDown
+from .. import config, engines
+from ..errors import BadInput
 from . import exercises, predictions
-from .graph import Graph, load_graph, read_graph
-from .session import open_lab, remove
-from .workers import Workers
+from .place import Place
+from .session import Lab, remove
 
 current: "Book | None" = None      # the open book of this kernel: what %%sql and %%redis speak to
 
@@ -89,115 +88,34 @@ class Prediction:
         return f"{self.kept.label}: {self.kept.value}"
 
 
-class Book:
-    """An open notebook: settings of its namespace, addresses, and, after `open`, the lab."""
+class Book(Place):
+    """An open notebook: a place of its own, with predictions, exercises and an end."""
 
     def __init__(self, name: str, **changes):
         self.name = name
-        self.settings, self.lock = _own_namespace(f"nb_{name}", {"partitions": 4} | changes)
-        self.progress = Progress()
-        self.addresses = engines.up(self.settings, self.progress)
-        self.progress.close()
-        self.stack = ExitStack()
-        self.lab = None
+        settings, self.lock = _own_namespace(f"nb_{name}", {"partitions": 4} | changes)
+        progress = Progress()
+        super().__init__(settings, engines.up(settings, progress), progress)
+        progress.close()
         self.predicted: dict[str, Prediction] = {}
         self.namespaces = [self.settings.namespace]
-        self.hand: tuple | None = None             # relay and consumer of `stations`
         atexit.register(self.end)
 
-    # --- engines ---------------------------------------------------------------------------------------------------------
+    def open(self) -> Lab:
+        """The lab of this notebook. Raises BadInput after its end."""
+        self._goes_on()
+        return super().open()
 
-    def open(self):
-        """The lab of this namespace as it is now, for example after a demo."""
+    def _goes_on(self) -> None:
         if self.stack is None:
             raise BadInput("this book has ended. Run its first cell (book.begin) again.")
-        if self.lab is None:
-            self.lab = self.stack.enter_context(open_lab(self.settings, self.addresses))
-        return self.lab
 
-    def run(self, relays: int = 1, consumers: int = 1) -> Workers:
-        """Relay and fan-out as processes, until `end` or their `stop()`; returns when all are at work."""
-        self._put_down()                           # a consumer here would keep half of the partitions, and not be polled
-        workers = self.open() and self.stack.enter_context(Workers(self.settings, self.addresses, relays, consumers))
-        workers.wait_ready(self.open())
-        return workers
-
-    def stations(self):
-        """Relay and consumer in this process, to be stepped by hand: `relay.once()`, `fanout.once()`. The same ones when asked again."""
-        if self.hand is None:
-            from ..fanout import FanOut
-            from ..relay import Relay
-            self.open()
-            s, a = self.settings, self.addresses
-            self.hand = Relay(s, a.postgres_url, a.kafka_bootstrap), FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap)
-            for station in self.hand:
-                station.open()
-            end = time.monotonic() + 30
-            while not self.hand[1].consumer.assignment() or self.hand[1].stale:
-                self.hand[1].once()
-                if time.monotonic() > end:
-                    raise EngineDown("the consumer was given no partitions in 30 s. Does another kernel have this notebook open?")
-        return self.hand
-
-    def pump(self) -> tuple[int, int]:
-        """Step both stations until outbox and lag are 0. (rows moved, records handled)."""
-        relay, fanout = self.stations()
-        lab, moved, handled, quiet = self.open(), 0, 0, 0
-        end = time.monotonic() + 60
-        while quiet < 2:
-            sent, done = relay.once(), fanout.once(0.02)
-            moved, handled = moved + sent, handled + done.records
-            empty = not sent and not done.records and kafka.lag(lab.admin, lab.redis, lab.names) == 0
-            quiet = quiet + 1 if empty else 0
-            if time.monotonic() > end:
-                raise EngineDown("not drained after 60 s. Do other workers of this namespace run?")
-        lab.reader.copies.clear()
-        return moved, handled
-
-    def _put_down(self) -> None:
-        if self.hand is not None:
-            for station in self.hand:
-                station.close()
-            self.hand = None
-
-    # --- people and graphs -------------------------------------------------------------------------------------------------
-
-    def people(self, n: int, first: int = 0) -> list[int]:
-        """Users `first` to `first + n - 1`, active just now. Those who exist are left as they are."""
-        lab, users = self.open(), list(range(first, first + n))
-        lab.conn.execute("insert into users (id, name) select u, 'user ' || u from unnest(%s::bigint[]) u on conflict do nothing", (users,))
-        lab.conn.execute("insert into user_activity (user_id) select unnest(%s::bigint[]) on conflict (user_id) do update "
-                         "set last_seen_at = now()", (users,))
-        return users
-
-    def follow(self, follower: int, *followees: int) -> None:
-        """`follower` follows each of `followees`, as the API would do it."""
-        lab = self.open()
-        for followee in followees:
-            follows.follow(lab.conn, lab.redis, lab.names, follower, followee)
-
-    def post(self, author: int, text: str = "hello", n: int = 1) -> list:
-        """`n` posts of an author; they wait in the outbox until a relay comes."""
-        lab = self.open()
-        return [posts.create(lab.conn, lab.ids, lab.names, author, text if n == 1 else f"{text} {i}") for i in range(n)]
-
-    def load(self, graph: Graph | Path | str, directed: bool | None = None, warm: bool = True) -> Graph:
-        """A follow graph into this namespace, everybody active; with `warm` each feed is built, so that deliveries land."""
-        if not isinstance(graph, Graph):
-            path = Path(graph)
-            graph = read_graph(path if path.is_absolute() or path.exists() else config.project_root() / path, directed)
-        lab, users = self.open(), graph.users.tolist()
-        self.progress(f"loading {len(users):,} users and {len(graph.follower):,} follows")
-        load_graph(lab.conn, graph)
-        if warm:
-            repair.warm(lab.conn, lab.redis, self.settings, users, lambda done: self.progress("building feeds", done, len(users)))
-        self.progress.close()
-        return graph
+    # --- faults and other namespaces ---------------------------------------------------------------------------------------
 
     def fault(self, name: str, systems: tuple[str, ...] = ("textbook", "ours")):
         """A fault of the catalogue on both systems, in namespaces that `end` removes (feedlab.lab.faults.run)."""
         from . import faults
-        self.open()                                # a book that has ended would not remove what this makes
+        self._goes_on()                            # a book that has ended would not remove what this makes
         short = self.settings.namespace[:16]
         for part in ("probe", *(f"check_{s}" for s in systems)):
             self.also(f"{short}_{part}")
@@ -285,8 +203,7 @@ class Book:
 
     def on_end(self, stop: Callable[[], None]) -> None:
         """Have `end` call this, before connections are closed."""
-        if self.stack is None:
-            raise BadInput("this book has ended. Run its first cell (book.begin) again.")
+        self._goes_on()
         self.stack.callback(stop)
 
     def end(self) -> None:
@@ -299,7 +216,7 @@ class Book:
         try:
             stack.close()
         finally:
-            self._put_down()
+            self.put_down()
             for namespace in self.namespaces:
                 remove(self.settings.model_copy(update={"namespace": namespace}), self.addresses)
             self.lock.release()

@@ -20,10 +20,9 @@ from ..config import Settings
 from ..core import cost, policy
 from ..core.model import Entry
 from ..errors import BadInput
-from ..fanout import FanOut
 from ..lab.graph import from_edges, load_graph
 from ..lab.session import open_lab, remove
-from ..relay import Relay
+from ..lab.stations import Stations
 from .simulate import Costs
 
 FILE = "calibration.json"
@@ -86,44 +85,13 @@ def scratch(settings: Settings, addresses: engines.Addresses, name: str, **chang
             remove(s, addresses)            # over connections of its own: after Ctrl-C this lab's may be in the middle of something
 
 
-class Stations:
-    """Relay and consumer in this process, stepped by hand."""
-
-    def __init__(self, lab, **fanout):
-        a = lab.addresses
-        self.lab = lab
-        self.relay, self.fanout = Relay(lab.settings, a.postgres_url, a.kafka_bootstrap), FanOut(
-            lab.settings, a.postgres_url, a.redis_url, a.kafka_bootstrap, **fanout)
-
-    def __enter__(self) -> "Stations":
-        self.relay.open()
-        self.fanout.open()
-        end = time.monotonic() + 30
-        while not self.fanout.place or self.fanout.stale:      # until it has its partitions
-            self.fanout.once(0.05)
-            if time.monotonic() > end:
-                raise BadInput("the consumer got no partitions in 30 s: `feedlab doctor` looks at Kafka.")
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.fanout.close()
-        self.relay.close()
-
-    def move(self) -> int:
-        """All outbox rows to Kafka."""
-        rows = 0
-        while n := self.relay.once():
-            rows += n
-        return rows
-
-    def deliver(self, wanted: int, what: str = "records", timeout_s: float = 120) -> None:
-        """Handle records until so many are done."""
-        done, end = 0, time.monotonic() + timeout_s
-        while done < wanted:
-            step = self.fanout.once(0.2)
-            done += step.records
-            if time.monotonic() > end:
-                raise BadInput(f"only {done} of {wanted} {what} were handled in {timeout_s:.0f} s.")
+def handle(at: Stations, wanted: int, what: str = "records", timeout_s: float = 120) -> None:
+    """Step the consumer until so many records are done. Raises BadInput at the deadline."""
+    done, end = 0, time.monotonic() + timeout_s
+    while done < wanted:
+        done += at.fanout.once(0.2).records
+        if time.monotonic() > end:
+            raise BadInput(f"only {done} of {wanted} {what} were handled in {timeout_s:.0f} s.")
 
 
 def run(settings: Settings, addresses: engines.Addresses, progress: Callable = lambda text, done=None, total=None: None,
@@ -182,7 +150,7 @@ def _batch(lab, at: Stations, meter: Meter, authors: list[int], progress, what: 
     slices = sum(-(-(LARGE if a == 1 else SMALL) // at.fanout.batch) - 1 for a in authors)
     meter.lap()
     started = time.monotonic()
-    at.deliver(rows + slices)
+    handle(at, rows + slices)
     seconds = time.monotonic() - started
     progress(f"delivering: {what}", len(authors), len(authors))
     return {"cpu": meter.lap(), "seconds": seconds, "posts": len(authors), "rows_a_second": rows / moved}

@@ -13,12 +13,11 @@ from html import escape
 import ipywidgets as w
 import plotly.graph_objects as go
 
-from ... import kafka, outbox
-from ...errors import Conflict, EngineDown, FeedlabError
-from ...fanout import Done, FanOut
-from ...relay import Relay
+from ...errors import Conflict, FeedlabError
+from ...fanout import Done
 from .. import plots
 from ..session import Lab, open_lab, remove
+from ..stations import Stations
 
 _live: dict[tuple[str, str], "Frame"] = {}     # (namespace, kind) -> the widget that stands there now
 
@@ -80,7 +79,7 @@ class Frame:
         self._controls: list[w.Widget] = []
         self.figure: go.Figure | None = None
         self.lab: Lab | None = None
-        self.hand: tuple[Relay, FanOut] | None = None
+        self.hand: Stations | None = None
         self.chart = w.Output(layout=w.Layout(height=f"{self.height + 12}px", overflow="hidden", width="100%"))
         self.message, self.busy, self.info = w.HTML(), w.HTML(), w.HTML()
         self.box = w.VBox([])
@@ -207,38 +206,19 @@ class Frame:
             self.lab = self.stack.enter_context(open_lab(s, self.b.addresses))
         return self.lab
 
-    def stations(self) -> tuple[Relay, FanOut]:
+    def stations(self) -> Stations:
         """Relay and consumer of the own lab, in this process, to be stepped by hand. The same ones when asked again."""
         if self.hand is None:
-            lab = self.own_lab()
-            s, a = lab.settings, lab.addresses
-            self.hand = Relay(s, a.postgres_url, a.kafka_bootstrap), FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap)
-            for station in self.hand:
-                self.stack.callback(station.close)
-                station.open()
-            end = time.monotonic() + 30
-            while not self.hand[1].consumer.assignment() or self.hand[1].stale:
-                self.hand[1].once()
-                if time.monotonic() > end:
-                    raise EngineDown("the consumer was given no partitions in 30 s. `feedlab doctor` says what is wrong.")
+            self.hand = self.stack.enter_context(Stations(self.own_lab()))
         return self.hand
 
     def pump(self) -> Done:
         """Step both stations until nothing waits. What the consumer did."""
-        relay, fanout = self.stations()
-        total, end = Done(), time.monotonic() + 30
-        while True:
-            sent, done = relay.once(), fanout.once(0.02)
-            total.records, total.deliveries, total.added = (
-                total.records + done.records, total.deliveries + done.deliveries, total.added + done.added)
-            if not sent and not done.records and not self.waiting():
-                return total
-            if time.monotonic() > end:
-                raise EngineDown("not drained after 30 s. `feedlab doctor` says what is wrong.")
+        return self.stations().pump(30)[1]
 
     def waiting(self) -> int:
         """Outbox rows and records of the own lab that have not reached Redis."""
-        return outbox.depth(self.lab.conn) + kafka.lag(self.lab.admin, self.lab.redis, self.lab.names)
+        return self.stations().waiting()
 
     def stop(self) -> None:
         """End what runs, close what is open, remove what was made. Harmless when repeated."""

@@ -41,7 +41,7 @@ class BurstConsole(Frame):
         self.task(self._work)
 
     def _work(self) -> None:
-        self.b._put_down()
+        self.b.put_down()
         self.ticks = []
         self.run = live_run.Bursts(self.b.settings, self.b.addresses, on_sample=self.on_tick, say=self.say, on_error=self.fail)
         self.run.ask(rate=float(self.rate.value))

@@ -96,7 +96,7 @@ class ThresholdExplorer(Frame):
         self.task(self._work)
 
     def _work(self) -> None:
-        self.b._put_down()       # a consumer in this process that is not polled would keep half of the partitions
+        self.b.put_down()
         self.run = live_run.Rounds(self.b.settings, self.b.addresses, on_sample=self.on_sample, say=self.say, on_error=self.fail)
         self.run.ask(threshold=self.threshold.value, active=self.active.value, sigma=SKEW[self.skew.value])
         self.run.start()

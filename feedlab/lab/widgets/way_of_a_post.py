@@ -148,7 +148,7 @@ class WayOfAPost(Frame):
             self.redraw()
 
     def _relay(self, die: str) -> None:
-        relay = self.hand[0]
+        relay = self.hand.relay
         real, calls = relay.conn, []
 
         def before_the_delete() -> None:
@@ -166,7 +166,7 @@ class WayOfAPost(Frame):
             relay.conn = real
 
     def _consumer(self, die: str) -> None:
-        fanout = self.hand[1]
+        fanout = self.hand.fanout
         real = fanout.redis, fanout.consumer
 
         def dies() -> None:
@@ -192,10 +192,9 @@ class WayOfAPost(Frame):
     def _consume(self) -> Done:
         """Until no record waits."""
         total, end = Done(), time.monotonic() + 15
-        while kafka.lag(self.lab.admin, self.lab.redis, self.lab.names) or self.hand[1].stale:
-            done = self.hand[1].once(0.05)
-            total.records, total.deliveries, total.added = (
-                total.records + done.records, total.deliveries + done.deliveries, total.added + done.added)
+        while kafka.lag(self.lab.admin, self.lab.redis, self.lab.names) or self.hand.fanout.stale:
+            done = self.hand.fanout.once(0.05)
+            total.add(done)
             if time.monotonic() > end:
                 raise TimeoutError("the consumer did not come to the end in 15 s.")
         return total
