@@ -61,6 +61,10 @@ class Settings(BaseSettings):
             raise ValueError("that schema is PostgreSQL's own")
         return name
 
+    def environment(self) -> dict[str, str]:
+        """The variables that give a process of its own the same settings."""
+        return {f"FEEDLAB_{name.upper()}": str(value) for name, value in self.model_dump().items() if value is not None}
+
     @property
     def feed_ttl_s(self) -> int:
         return (self.active_days - 1) * DAY

@@ -110,9 +110,7 @@ def serving(settings: Settings, addresses: Addresses):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    env = os.environ | {f"FEEDLAB_{k.upper()}": str(v) for k, v in settings.model_dump().items() if v is not None} | {
-        "FEEDLAB_POSTGRES_URL": addresses.postgres_url, "FEEDLAB_REDIS_URL": addresses.redis_url,
-        "FEEDLAB_KAFKA_BOOTSTRAP": addresses.kafka_bootstrap}
+    env = os.environ | settings.environment() | addresses.environment()
     logs = Path(settings.state_dir) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with open(logs / f"{settings.namespace}.serve.log", "ab") as log:

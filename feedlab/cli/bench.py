@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import BadInput, EngineDown
+from ..errors import EngineDown
 from .app import LAB, command, file, number_option
 
 STATIONS = ("delivery", "push", "relay", "page", "cold", "visible", "memory", "scaling", "growth")
@@ -60,17 +60,17 @@ def bench(
     from ..bench import table
     from ..bench.report import write_report
     from ..config import settings
-    from . import show
+    from . import outputs, show
 
-    s = own_namespace(settings(), "bench")
-    out, page = writable(json, report)
-    graph_exists(graph)
+    s = outputs.own_namespace(settings(), "bench")
+    out, page = outputs.writable(json, report)
+    outputs.graph_exists(graph)
     addresses = engines.addresses(s)
     with show.stages() as say:
         result = table.run(s, addresses, station or (), quick=quick, options={"push": {"graph": graph}} if graph else None, say=say)
     if page:
         result["report"] = str(write_report(result, page))
-    given(result, out, json)
+    outputs.given(result, out, json)
     print_table(result, stderr=json == "-")
     if page:
         show.line(f"report: {page}", err=json == "-")
@@ -109,50 +109,19 @@ def load_test(
     from .. import engines
     from ..bench import load
     from ..config import settings
-    from . import show
+    from . import outputs, show
 
-    s = own_namespace(settings(), "load")
-    out, _ = writable(json, None)
-    graph_exists(graph)
+    s = outputs.own_namespace(settings(), "load")
+    out, _ = outputs.writable(json, None)
+    outputs.graph_exists(graph)
     if url is not None:
         load.check_url(url)
     with show.stages() as say:
         addresses = None if url else engines.addresses(s)
         result = load.run(s, addresses, mix, seconds=seconds, clients=clients, graph=graph, url=url, seed=seed, say=say)
-    given(result, out, json)
+    outputs.given(result, out, json)
     _print_load(result, stderr=json == "-")
     raise typer.Exit(1 if result["errors"] else 0)
-
-
-def own_namespace(s, name: str):
-    """What empties its namespace never takes the one that a user's own data are in, unless that is named."""
-    return s if "namespace" in s.model_fields_set else s.model_copy(update={"namespace": name})
-
-
-def graph_exists(graph: Path | None) -> None:
-    if graph is not None and not graph.expanduser().exists():
-        raise BadInput(f"--graph {graph}: there is no such file. Check the name, or leave --graph out for the graph in data/.")
-
-
-def writable(json: str | None, report: Path | None):
-    """The two outputs, said to be unwritable before the work and not after it."""
-    from .demo import _writable
-
-    return (_writable("--json", json) if json not in (None, "-") else None,
-            _writable("--report", str(report)) if report is not None else None)
-
-
-def given(result: dict, out: Path | None, json: str | None) -> None:
-    """The JSON, where it was asked for."""
-    import json as text
-
-    from . import show
-
-    if json == "-":
-        show.document(result)
-    elif out:
-        out.write_text(text.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-        show.line(f"figures: {out}")
 
 
 def print_table(result: dict, stderr: bool = False) -> None:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ..errors import BadInput
 from .app import LAB, Directed, command, file, number_option
 
 Graph = Annotated[
@@ -67,14 +66,11 @@ def demo(
     The exit code is 1 when a scroll differs from the SQL answer.
     """
     from ..config import settings
-    from . import show
+    from . import outputs, show
 
-    s = own_namespace(settings())
-    if graph is not None and not graph.expanduser().exists():
-        raise BadInput(f"--graph {graph}: there is no such file. Check the name, or leave --graph out for the graph in data/.")
-    out = _writable("--json", json) if json not in (None, "-") else None
-    if report is not None:
-        report = _writable("--report", str(report))
+    s = outputs.own_namespace(settings(), "demo")
+    outputs.graph_exists(graph)
+    out, report = outputs.writable(json, report)
     to_stderr = json == "-"
     result = perform(
         s,
@@ -87,22 +83,10 @@ def demo(
         sample=sample,
         report=report or s.state_dir / f"{s.namespace}.html",
     )
-    if to_stderr:
-        show.document(result)
-    elif out:
-        import json as text
-
-        out.write_text(text.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    outputs.given(result, out, json)
     equal = summary(result, to_stderr)
-    if out:
-        show.line(f"figures: {out}")
     show.line(f"picture: {result['report']}", err=to_stderr)
     raise typer.Exit(0 if equal else 1)
-
-
-def own_namespace(s):
-    """The demo empties its namespace, so it never takes the one that a user's own data are in unless that is named."""
-    return s if "namespace" in s.model_fields_set else s.model_copy(update={"namespace": "demo"})
 
 
 def perform(s, **options) -> dict:
@@ -116,26 +100,6 @@ def perform(s, **options) -> dict:
 
     with show.stages() as say:
         return lab_demo.run(s, addresses, say=say, **options)
-
-
-def _writable(option: str, name: str) -> Path:
-    """Said before the work, not after it. No folder is made (a mistyped one would be), no empty file is left."""
-    if not name:
-        raise BadInput(f"{option} is empty; name a file.")
-    path = Path(name).expanduser()
-    try:
-        if not path.parent.exists():
-            raise BadInput(f"{option} {name}: there is no folder {path.parent}. Make it first, or choose another place.")
-        new = not path.exists()
-        with path.open("a", encoding="utf-8"):
-            pass
-        if new:
-            path.unlink()
-    except (OSError, ValueError) as e:
-        raise BadInput(
-            f"{option} {name}: cannot be written: {getattr(e, 'strerror', None) or e}. Choose another place."
-        ) from None
-    return path
 
 
 def _n(value, form: str = ",") -> str:

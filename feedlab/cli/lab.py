@@ -36,7 +36,7 @@ def lab(
     """
     from .. import engines as api
     from ..config import settings
-    from . import demo, jupyter, show
+    from . import demo, jupyter, outputs, show
 
     s = settings(engines=engines)
     silent = no_browser or detach or os.environ.get("FEEDLAB_NO_BROWSER", "") not in ("", "0")
@@ -44,7 +44,7 @@ def lab(
         with show.progress("starting the engines") as say:
             api.up(s, say)
     else:
-        result = demo.perform(demo.own_namespace(s), posts=500, report=s.state_dir / "demo.html")
+        result = demo.perform(outputs.own_namespace(s, "demo"), posts=500, report=s.state_dir / "demo.html")
         if not demo.summary(result):
             show.line("not every scroll equals the SQL answer: this is a mistake of ours, please report it", err=True)
         show.line(f"picture: {result['report']}")

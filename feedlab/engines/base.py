@@ -24,6 +24,10 @@ class Addresses:
     def of(self, name: str) -> str:
         return getattr(self, FIELDS[name])
 
+    def environment(self) -> dict[str, str]:
+        """The variables by which a process of its own finds the same engines."""
+        return {VARIABLES[name]: self.of(name) for name in NAMES}
+
 
 @dataclass(frozen=True)
 class Probe:

@@ -56,12 +56,8 @@ class Workers:
     def _start(self, kind: str) -> subprocess.Popen:
         logs = Path(self.settings.state_dir) / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        a = self.addresses
-        env = os.environ | {
-            f"FEEDLAB_{name.upper()}": str(value) for name, value in self.settings.model_dump().items() if value is not None}
-        env |= {"FEEDLAB_POSTGRES_URL": a.postgres_url, "FEEDLAB_REDIS_URL": a.redis_url,
-                "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap, "FEEDLAB_PARENT": str(os.getpid()),
-                "FEEDLAB_CONSUMER": json.dumps(self.consumer), "FEEDLAB_POLICY": str(self.policy or "")}
+        env = os.environ | self.settings.environment() | self.addresses.environment() | {
+            "FEEDLAB_PARENT": str(os.getpid()), "FEEDLAB_CONSUMER": json.dumps(self.consumer), "FEEDLAB_POLICY": str(self.policy or "")}
         with open(logs / f"{self.settings.namespace}.{kind}.log", "ab") as log:
             return subprocess.Popen([sys.executable, "-m", "feedlab.lab.workers", kind], env=env, stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log, start_new_session=True)

@@ -33,8 +33,7 @@ def watched(chromium):
 @pytest.fixture(scope="session")
 def jupyter(addresses, tmp_path_factory):
     """URL of a JupyterLab of our own, on the running engines, with our settings; stopped at the end."""
-    env = os.environ | {"FEEDLAB_STATE_DIR": str(tmp_path_factory.mktemp("lab")), "FEEDLAB_POSTGRES_URL": addresses.postgres_url,
-                        "FEEDLAB_REDIS_URL": addresses.redis_url, "FEEDLAB_KAFKA_BOOTSTRAP": addresses.kafka_bootstrap}
+    env = os.environ | addresses.environment() | {"FEEDLAB_STATE_DIR": str(tmp_path_factory.mktemp("lab"))}
 
     def feedlab(*argv):
         return subprocess.run([sys.executable, "-m", "feedlab", *argv], env=env, cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -199,13 +199,7 @@ def test_status_shows_dead_letters(big):
         post = posts.create(lab.conn, lab.ids, lab.names, SMALL, "behind it")
         lab.drain()
         assert lab.page(READER, limit=1).ids == [post.id]
-        a = lab.addresses
-        env = os.environ | {
-            "FEEDLAB_NAMESPACE": lab.settings.namespace,
-            "FEEDLAB_POSTGRES_URL": a.postgres_url,
-            "FEEDLAB_REDIS_URL": a.redis_url,
-            "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap,
-        }
+        env = os.environ | lab.addresses.environment() | {"FEEDLAB_NAMESPACE": lab.settings.namespace}
         run = subprocess.run(
             [sys.executable, "-m", "feedlab", "status", "--json"], env=env, capture_output=True, text=True, timeout=60
         )

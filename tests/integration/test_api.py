@@ -390,14 +390,7 @@ def served(lab, *more):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    a = lab.addresses
-    env = os.environ | {
-        "FEEDLAB_NAMESPACE": lab.settings.namespace,
-        "FEEDLAB_POSTGRES_URL": a.postgres_url,
-        "FEEDLAB_REDIS_URL": a.redis_url,
-        "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap,
-        "FEEDLAB_FEED_MAX": "5",
-    }
+    env = os.environ | lab.addresses.environment() | {"FEEDLAB_NAMESPACE": lab.settings.namespace, "FEEDLAB_FEED_MAX": "5"}
     process = subprocess.Popen(
         [sys.executable, "-m", "feedlab", "serve", "--port", str(port), *more],
         env=env,

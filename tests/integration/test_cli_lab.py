@@ -20,8 +20,7 @@ FEEDLAB = [sys.executable, "-m", "feedlab"]
 def env(addresses, tmp_path):
     """A state folder of its own, so that the checkout's own JupyterLab is not met; the engines are "yours"."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("FEEDLAB_")}
-    e = clean | {"FEEDLAB_STATE_DIR": str(tmp_path), "FEEDLAB_POSTGRES_URL": addresses.postgres_url,
-                 "FEEDLAB_REDIS_URL": addresses.redis_url, "FEEDLAB_KAFKA_BOOTSTRAP": addresses.kafka_bootstrap}
+    e = clean | addresses.environment() | {"FEEDLAB_STATE_DIR": str(tmp_path)}
     yield e
     subprocess.run([*FEEDLAB, "down"], env=e, timeout=60, capture_output=True)
     assert servers(tmp_path) == []

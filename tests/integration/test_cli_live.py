@@ -42,12 +42,10 @@ def cli(lab, monkeypatch):
 
 
 def environment(lab) -> dict[str, str]:
-    a, s = lab.addresses, lab.settings
+    s = lab.settings
     unwanted = "FEEDLAB_", "FORCE_COLOR", "GITHUB_", "PY_COLORS"
-    return {k: v for k, v in os.environ.items() if not k.startswith(unwanted)} | {
-        "FEEDLAB_NAMESPACE": s.namespace, "FEEDLAB_PARTITIONS": str(s.partitions),
-        "FEEDLAB_POSTGRES_URL": a.postgres_url, "FEEDLAB_REDIS_URL": a.redis_url,
-        "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap}
+    return {k: v for k, v in os.environ.items() if not k.startswith(unwanted)} | lab.addresses.environment() | {
+        "FEEDLAB_NAMESPACE": s.namespace, "FEEDLAB_PARTITIONS": str(s.partitions)}
 
 
 @contextmanager

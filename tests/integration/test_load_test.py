@@ -95,8 +95,7 @@ def test_errors_are_counted_and_shown(addresses, graph):
 @pytest.mark.parametrize("argv", [["load-test", "--seconds", "60"], ["bench", "visible"]], ids=lambda a: a[0])
 def test_ctrl_c_leaves_nothing(addresses, argv):
     """Interrupted in the middle: 130, one sentence, and neither a process nor a namespace of it remains."""
-    env = os.environ | {"FEEDLAB_POSTGRES_URL": addresses.postgres_url, "FEEDLAB_REDIS_URL": addresses.redis_url,
-                        "FEEDLAB_KAFKA_BOOTSTRAP": addresses.kafka_bootstrap}
+    env = os.environ | addresses.environment()
     p = subprocess.Popen([sys.executable, "-m", "feedlab", "-n", "t_ctrlc", *argv], env=env, stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:

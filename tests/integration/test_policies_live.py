@@ -207,9 +207,8 @@ def test_an_exported_policy_changes_the_consumer_as_predicted(world, tmp_path, h
             made = wrote(world)
             world.drain()
     else:
-        a = world.addresses
-        env = os.environ | {"FEEDLAB_NAMESPACE": world.settings.namespace, "FEEDLAB_POSTGRES_URL": a.postgres_url, "FEEDLAB_BATCH": "4",
-                            "FEEDLAB_REDIS_URL": a.redis_url, "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap, "FEEDLAB_PARTITIONS": "2"}
+        env = os.environ | world.addresses.environment() | {
+            "FEEDLAB_NAMESPACE": world.settings.namespace, "FEEDLAB_BATCH": "4", "FEEDLAB_PARTITIONS": "2"}
         command = [sys.executable, "-m", "feedlab", "fanout", "--policy", str(tmp_path / "policy.toml")]
         consumer = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
         try:

@@ -502,8 +502,7 @@ sys.stdin.readline()
 @pytest.mark.parametrize("how", ["exit", "kill"])
 def test_nothing_runs_on_when_the_kernel_ends(addresses, how):
     name = f"t_wend_{how}"
-    env = os.environ | {"FEEDLAB_POSTGRES_URL": addresses.postgres_url, "FEEDLAB_REDIS_URL": addresses.redis_url,
-                        "FEEDLAB_KAFKA_BOOTSTRAP": addresses.kafka_bootstrap}
+    env = os.environ | addresses.environment()
     kernel = subprocess.Popen([sys.executable, "-c", SCRIPT.format(name=name)], env=env, text=True, stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:

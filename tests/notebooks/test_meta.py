@@ -32,9 +32,8 @@ def test_a_broken_seam_is_red(name, tmp_path, addresses, monkeypatch):
     assert code.count(old) == 1, f"{file} has changed: {old!r} is not there once"
     path.write_text(code.replace(old, new))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    for variable, value in (("POSTGRES_URL", addresses.postgres_url), ("REDIS_URL", addresses.redis_url),
-                            ("KAFKA_BOOTSTRAP", addresses.kafka_bootstrap), ("STATE_DIR", str(tmp_path / "state"))):
-        monkeypatch.setenv(f"FEEDLAB_{variable}", value)
+    for variable, value in (addresses.environment() | {"FEEDLAB_STATE_DIR": str(tmp_path / "state")}).items():
+        monkeypatch.setenv(variable, value)
     with pytest.raises(CellExecutionError, match="does not hold") as e:
         edition.execute(edition.read(FOLDER / f"{notebook}.ipynb"), FOLDER)
     assert re.search(about, str(e.value))

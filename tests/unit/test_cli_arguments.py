@@ -194,7 +194,7 @@ def test_an_outcome_that_cannot_be_written_is_refused_first_and_makes_nothing(ca
 
 
 def test_an_outcome_that_can_be_written_leaves_no_empty_file_and_keeps_an_old_one(tmp_path):
-    from feedlab.cli.demo import _writable
+    from feedlab.cli.outputs import _writable
     (tmp_path / "old").write_text("kept")
     for name in ("old", "new"):
         assert _writable("--json", str(tmp_path / name)) == tmp_path / name

@@ -5,7 +5,7 @@ import pytest
 
 from feedlab import engines
 from feedlab.bench import load, report, table
-from feedlab.cli import bench
+from feedlab.cli import bench, outputs
 from feedlab.cli.edge import run
 from feedlab.errors import BadInput, EngineDown
 
@@ -35,9 +35,9 @@ def test_bad_input_is_one_sentence_before_any_engine_is_asked(capsys, monkeypatc
 def test_a_namespace_of_its_own_unless_one_is_named(monkeypatch):
     from feedlab.config import settings
     monkeypatch.delenv("FEEDLAB_NAMESPACE", raising=False)
-    assert bench.own_namespace(settings(), "load").namespace == "load"
+    assert outputs.own_namespace(settings(), "load").namespace == "load"
     monkeypatch.setenv("FEEDLAB_NAMESPACE", "class1")
-    assert bench.own_namespace(settings(), "load").namespace == "class1"
+    assert outputs.own_namespace(settings(), "load").namespace == "class1"
 
 
 def row(**changes) -> dict:

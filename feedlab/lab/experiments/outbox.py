@@ -148,9 +148,7 @@ def _have(lab: Lab, authors: Sequence[int]) -> dict[int, set[int]]:
 
 
 def _env(lab: Lab) -> dict[str, str]:
-    a = lab.addresses
-    return os.environ | {"FEEDLAB_NAMESPACE": lab.settings.namespace, "FEEDLAB_POSTGRES_URL": a.postgres_url,
-                         "FEEDLAB_REDIS_URL": a.redis_url, "FEEDLAB_KAFKA_BOOTSTRAP": a.kafka_bootstrap}
+    return os.environ | lab.addresses.environment() | {"FEEDLAB_NAMESPACE": lab.settings.namespace}
 
 
 @dataclass
