@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,14 @@ from feedlab import engines, posts
 from feedlab.config import Settings
 from feedlab.errors import FeedlabError
 from feedlab.fanout import FanOut
-from feedlab.lab.session import Lab, open_lab, wipe
+from feedlab.lab.runner import Runner
+from feedlab.lab.session import Lab, open_lab, remove, wipe
+from feedlab.lab.systems import SYSTEMS
 from feedlab.relay import Relay
 
+# addresses at which nobody listens
+AWAY = {"FEEDLAB_POSTGRES_URL": "postgresql://u:secret@127.0.0.1:1/x", "FEEDLAB_REDIS_URL": "redis://127.0.0.1:1/0",
+        "FEEDLAB_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -73,14 +78,22 @@ def fresh_lab(addresses, namespace: str, **changes):
 @contextmanager
 def running(lab: Lab, relays: int = 1, consumers: int = 1, **fanout):
     """Relay and consumer as threads, stopped and joined at the end. Processes are tested where kills are."""
-    stop, a, s = threading.Event(), lab.addresses, lab.settings
+    a, s = lab.addresses, lab.settings
     loops = [Relay(s, a.postgres_url, a.kafka_bootstrap) for _ in range(relays)]
     loops += [FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap, **fanout) for _ in range(consumers)]
-    threads = [threading.Thread(target=loop.run, args=(stop.is_set,), daemon=True) for loop in loops]
+    with in_threads(*loops):
+        yield loops
+
+
+@contextmanager
+def in_threads(*loops, say=lambda text: None):
+    """These loops, until the end of the `with`."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=loop.run, args=(stop.is_set, say), daemon=True) for loop in loops]
     for t in threads:
         t.start()
     try:
-        yield loops
+        yield
     finally:
         stop.set()
         for t in threads:
@@ -101,6 +114,22 @@ def running_lab(lab):
     """The module's Lab with relay and consumer running."""
     with running(lab):
         yield lab
+
+
+@contextmanager
+def kept_runners(addresses, prefix: str):
+    """name of a system -> Runner of histories, opened when first asked for, wiped at the end: joining a consumer group costs seconds. No
+    longer than a module: others kill engines, and a runner does not reconnect."""
+    made: dict[str, Runner] = {}
+    with ExitStack() as stack:
+        def runner(system: str) -> Runner:
+            if system not in made:
+                s = Settings(namespace=f"{prefix}_{system}", partitions=2, batch=2)     # a slice is two followers: handed on all the time
+                made[system] = stack.enter_context(Runner(s, addresses, SYSTEMS[system]))
+            return made[system]
+        yield runner
+    for runner in made.values():
+        remove(runner.settings, addresses)
 
 
 def add_users(lab: Lab, *users: int) -> None:

@@ -6,14 +6,12 @@ On Redis processes of our own, beside the checkout's: their death is nobody else
 import itertools
 import random
 import subprocess
-import threading
-from contextlib import contextmanager
 from dataclasses import replace
 from time import monotonic
 
 import pytest
 import redis
-from conftest import add_users, fresh_lab, until
+from conftest import add_users, fresh_lab, in_threads, until
 
 from feedlab import controller, db, follows, kafka, posts, pull
 from feedlab.engines import procs
@@ -86,22 +84,8 @@ class Scene:
         self.relay = Relay(s, a.postgres_url, a.kafka_bootstrap)
         self.fanout = FanOut(s, a.postgres_url, a.redis_url, a.kafka_bootstrap)
 
-    @contextmanager
     def running(self):
-        stop = threading.Event()
-        threads = [
-            threading.Thread(target=loop.run, args=(stop.is_set, self.said.append), daemon=True)
-            for loop in (self.relay, self.fanout)
-        ]
-        for t in threads:
-            t.start()
-        try:
-            yield self
-        finally:
-            stop.set()
-            for t in threads:
-                t.join(20)
-                assert not t.is_alive(), "a loop did not stop"
+        return in_threads(self.relay, self.fanout, say=self.said.append)
 
     def write(self, n: int) -> None:
         """Posts, deletes, follows, unfollows; a threshold that goes down and up, with its demotions: what a replay must

@@ -29,8 +29,9 @@ from conftest import until
 from feedlab import api, celebrities, db, follows, kafka, outbox, posts, pull, reader, repair, timeline
 from feedlab.config import Settings
 from feedlab.core.codec import Event, member
-from feedlab.core.snowflake import EPOCH_MS, Snowflake
+from feedlab.core.snowflake import EPOCH_MS, Drawn, Snowflake
 from feedlab.errors import ClockWentBack
+from feedlab.lab import faults
 from feedlab.lab.history import History
 from feedlab.lab.runner import Killed, Runner, Tap
 from feedlab.lab.session import open_lab, wipe
@@ -42,16 +43,6 @@ NUMBERS = """
     R01 R02 R04 R05 R07 R08 R10 R11 R13 R14 R16 R17 R19 R20 R22 R23 R25 R26 R28 R29 R31 R32 R34 R35 R37
     R38 R40 R41 R43 R44 R46 R47 R49 R50 R52 R53 R55 R56 R58 R59 S1 S2 S3 S4 S5 S7 S8
 """.split()
-
-
-class Given:
-    """An id generator that gives the id of the case."""
-
-    def __init__(self, i):
-        self.i = i
-
-    def next(self):
-        return self.i, self.i
 
 
 class Feed:
@@ -84,7 +75,7 @@ class Feed:
         """Posts (id, ms), not yet delivered: ids below 100 by B, below 200 by K, else by C."""
         for i, ms in rows:
             author = by or (B if i < 100 else K if i < 200 else C)
-            posts.create(conn or self.conn, Given(i), self.names, author, f"post {i}", created_at_ms=ms)
+            posts.create(conn or self.conn, Drawn((i, i)), self.names, author, f"post {i}", created_at_ms=ms)
         return self
 
     def post(self, *rows, by=None):
@@ -647,16 +638,7 @@ def a_bad_cursor_is_a_400(h):
     h.run(1, 3)
     for path in ("/api/feed", f"/api/users/{B}/posts"):
         for bad in (
-            "...",
-            "abc:1",
-            "1:abc",
-            "1:2:3",
-            "-1:5",
-            "1e3:5",
-            "1764500000000",
-            "1764500000000:99999999999999999999",
-            "1764500000000:",
-            "",
+            *faults.BAD_CURSORS,
             " 30:3",
             "30:3\n",
             "030:3",
@@ -866,7 +848,7 @@ def a_big_author_blocks_nobody(h):
         h.conn.execute("insert into follows select g, %s from generate_series(10000, 29999) g", (big,))
         h.conn.execute("insert into follower_counts values (%s, 0, 20000)", (big,))
         before, small = h.lab.stats()["deliveries"], 1 + n
-        posts.create(h.conn, Given(900 + n), h.names, big, "to many", created_at_ms=100 + 10 * n)
+        posts.create(h.conn, Drawn((900 + n, 0)), h.names, big, "to many", created_at_ms=100 + 10 * n)
         h.write((small, 101 + 10 * n))
         h.relay()
         until(lambda small=small: h.runner.fanout.once(0.05) and h.score(small))

@@ -28,18 +28,6 @@ LAB = {"feed_max": 5, "threshold": 1_000}
 PROBLEM = "application/problem+json"
 
 
-@pytest.fixture(scope="module")
-def url(running_lab):
-    with api.in_thread(running_lab.settings, running_lab.addresses) as at:
-        yield at
-
-
-@pytest.fixture(scope="module")
-def web(url):
-    with httpx.Client(base_url=url, timeout=30) as client:
-        yield client
-
-
 class User:
     """A new user, and what the user asks for."""
 

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from urllib.parse import quote, quote_from_bytes, urlsplit
 
-import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, example, given, settings
@@ -245,18 +244,6 @@ def hammer(url: str, requests: int, seed: int, threads: int = 4, say=lambda text
 
 
 # --- tests --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def url(running_lab):
-    with api.in_thread(running_lab.settings, running_lab.addresses) as at:
-        yield at
-
-
-@pytest.fixture(scope="module")
-def web(url):
-    with httpx.Client(base_url=url, timeout=30) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

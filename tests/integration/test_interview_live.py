@@ -2,10 +2,10 @@
 is left behind."""
 import json
 import threading
-from contextlib import ExitStack
 
 import pytest
 
+from conftest import kept_runners
 from feedlab import db, kafka
 from feedlab.config import Settings
 from feedlab.errors import Conflict, EngineDown
@@ -13,9 +13,6 @@ from feedlab.interview import experiments, live
 from feedlab.interview.experiments import EXPERIMENTS, Found, run
 from feedlab.interview.scenario import scenarios
 from feedlab.lab import faults
-from feedlab.lab.runner import Runner
-from feedlab.lab.session import remove
-from feedlab.lab.systems import SYSTEMS
 from feedlab.timeline import client
 
 SETTINGS = Settings(namespace="t_iv")
@@ -63,18 +60,8 @@ def test_experiment(addresses, name):
 
 @pytest.fixture(scope="module")
 def runner(addresses):
-    """Runners that are kept over the histories: joining a consumer group takes as long as a history."""
-    with ExitStack() as stack:
-        made = {}
-
-        def opened(system: str) -> Runner:
-            if system not in made:
-                s = SETTINGS.model_copy(update={"namespace": f"t_ivkept_{system}", "partitions": 2, "batch": 2})
-                made[system] = stack.enter_context(Runner(s, addresses, SYSTEMS[system]))
-            return made[system]
+    with kept_runners(addresses, "t_ivkept") as opened:
         yield opened
-    for r in made.values():
-        remove(r.settings, addresses)
 
 
 @pytest.mark.parametrize("name", [n for n in USED if n not in MUST])

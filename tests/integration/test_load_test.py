@@ -8,13 +8,12 @@ import numpy as np
 import psutil
 import pytest
 
-from conftest import shared_file, until
+from conftest import fresh_lab, shared_file, until
 from feedlab import api, db
 from feedlab.bench import load
 from feedlab.config import Settings
 from feedlab.errors import BadInput
 from feedlab.lab.graph import from_edges, load_graph
-from feedlab.lab.session import open_lab, wipe
 
 SETTINGS = Settings(namespace="t_load", partitions=2)
 
@@ -51,45 +50,32 @@ def test_nothing_is_left(addresses):
 
 def test_data_of_the_user_is_never_emptied(addresses, graph):
     """`-n demo load-test` would have taken the demo with it."""
-    s = Settings(namespace="t_load_mine", partitions=2)
-    with open_lab(s, addresses) as lab:
+    with fresh_lab(addresses, "t_load_mine") as lab:
         lab.conn.execute("insert into users (id, name) values (1, 'mine')")
-        try:
-            with pytest.raises(BadInput, match="there is data in namespace t_load_mine"):
-                load.run(s, addresses, "retwis", seconds=1, graph=graph)
-            assert lab.conn.execute("select count(*) from users").fetchone() == (1,)
-        finally:
-            wipe(lab)
+        with pytest.raises(BadInput, match="there is data in namespace t_load_mine"):
+            load.run(lab.settings, addresses, "retwis", seconds=1, graph=graph)
+        assert lab.conn.execute("select count(*) from users").fetchone() == (1,)
 
 
 def test_an_api_that_is_up_already(addresses, graph):
     """With --url nothing is started or wiped; a graph that is not loaded there is said."""
-    s = Settings(namespace="t_load_url", partitions=2)
-    with open_lab(s, addresses) as lab:
-        try:
-            with api.in_thread(s, addresses) as url:
-                with pytest.raises(BadInput, match="does not know user 0.*feedlab load small.txt"):
-                    load.run(s, None, "article", seconds=1, graph=graph, url=url)
-                load_graph(lab.conn, load.read_graph(graph))
-                found = load.run(s, None, "article", seconds=1, clients=2, graph=graph, url=url)
-                assert found["errors"] == 0 and found["url"] == url and found["requests"] > 5
-            assert lab.conn.execute("select count(*) from posts").fetchone()[0] == found["operations"]["post"]["requests"]
-        finally:
-            wipe(lab)
+    with fresh_lab(addresses, "t_load_url") as lab:
+        with api.in_thread(lab.settings, addresses) as url:
+            with pytest.raises(BadInput, match="does not know user 0.*feedlab load small.txt"):
+                load.run(lab.settings, None, "article", seconds=1, graph=graph, url=url)
+            load_graph(lab.conn, load.read_graph(graph))
+            found = load.run(lab.settings, None, "article", seconds=1, clients=2, graph=graph, url=url)
+            assert found["errors"] == 0 and found["url"] == url and found["requests"] > 5
+        assert lab.conn.execute("select count(*) from posts").fetchone()[0] == found["operations"]["post"]["requests"]
 
 
 def test_errors_are_counted_and_shown(addresses, graph):
     """Users that the API does not know: each read is a 404, and the first of them are quoted."""
-    s = Settings(namespace="t_load_url", partitions=2)
-    with open_lab(s, addresses) as lab:
-        try:
-            with api.in_thread(s, addresses) as url:
-                strangers = from_edges(np.array([1, 2, 3]), np.array([2, 3, 1]), True, "strangers")
-                found = load.drive(url, strangers, "article", 0.5, 2, 1, lambda *a: None)
-            assert found["errors"] == found["requests"] > 0 and "404" in found["operations"]["feed"]["statuses"]
-            assert any("feed: 404" in e for e in found["examples"])
-        finally:
-            wipe(lab)
+    with fresh_lab(addresses, "t_load_url") as lab, api.in_thread(lab.settings, addresses) as url:
+        strangers = from_edges(np.array([1, 2, 3]), np.array([2, 3, 1]), True, "strangers")
+        found = load.drive(url, strangers, "article", 0.5, 2, 1, lambda *a: None)
+        assert found["errors"] == found["requests"] > 0 and "404" in found["operations"]["feed"]["statuses"]
+        assert any("feed: 404" in e for e in found["examples"])
 
 
 @pytest.mark.parametrize("argv", [["load-test", "--seconds", "60"], ["bench", "visible"]], ids=lambda a: a[0])

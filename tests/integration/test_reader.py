@@ -14,20 +14,11 @@ import redis
 from conftest import add_users, until
 from feedlab import db, follows, posts, pull, timeline
 from feedlab.core.model import MAX_MS, START, Entry
+from feedlab.core.snowflake import Drawn
 from feedlab.errors import BadInput, NotFound
 from feedlab.reader import Reader, scroll
 
 A, B, C, K, FANS = 1, 2, 3, 4, (5, 6, 7)
-
-
-class Ids:
-    """An id generator that gives the id of the case."""
-
-    def __init__(self, i):
-        self.i = i
-
-    def next(self):
-        return self.i, self.i
 
 
 class History:
@@ -38,7 +29,7 @@ class History:
         """(id, ms) each, ids below 100 by B, below 200 by K, else by C."""
         for i, ms in rows:
             author = by or (B if i < 100 else K if i < 200 else C)
-            posts.create(self.conn, Ids(i), self.names, author, f"post {i}", created_at_ms=ms)
+            posts.create(self.conn, Drawn((i, i)), self.names, author, f"post {i}", created_at_ms=ms)
         self.lab.drain()
         return self
 

@@ -7,22 +7,13 @@ import sys
 
 import pytest
 
+from conftest import AWAY
 from feedlab import engines
 from feedlab.cli.edge import group, run, sentence
 
 COMMANDS = group().commands
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("FEEDLAB_", "FORCE_COLOR", "GITHUB_", "PY_COLORS"))}
-AWAY = {"FEEDLAB_POSTGRES_URL": "postgresql://u:secret@127.0.0.1:1/x", "FEEDLAB_REDIS_URL": "redis://127.0.0.1:1/0",
-        "FEEDLAB_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch, tmp_path):
-    """No engine of this machine, no variable of this shell."""
-    for name in list(os.environ):
-        if name.startswith("FEEDLAB_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("FEEDLAB_STATE_DIR", str(tmp_path / "state"))
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def said(capsys, *argv: str) -> tuple[int, str, str]:

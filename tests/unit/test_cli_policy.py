@@ -1,6 +1,5 @@
 """`feedlab policy` without an engine: what it prints, what it refuses, and that nothing is left behind by a refusal."""
 import json
-import os
 import shlex
 
 import pytest
@@ -12,11 +11,7 @@ from feedlab.policies import files
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch, tmp_path):
-    for name in list(os.environ):
-        if name.startswith("FEEDLAB_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("FEEDLAB_STATE_DIR", str(tmp_path / "state"))
+def here(alone, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 

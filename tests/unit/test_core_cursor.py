@@ -10,20 +10,13 @@ from hypothesis import strategies as st
 from feedlab.core import cursor
 from feedlab.core.model import MAX_ID, MAX_MS, START, Entry
 from feedlab.errors import BadInput
+from feedlab.lab.faults import BAD_CURSORS
 
 ENTRIES = st.builds(Entry, st.integers(0, MAX_MS), st.integers(0, MAX_ID))
 
 BAD = [
     # R41's own
-    "...",
-    "abc:1",
-    "1:abc",
-    "1:2:3",
-    "-1:5",
-    "1e3:5",
-    "1764500000000",
-    "1764500000000:99999999999999999999",
-    "",
+    *BAD_CURSORS,
     "5:",
     ":5",
     # beyond what a post can have

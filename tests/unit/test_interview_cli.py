@@ -1,23 +1,17 @@
 """`feedlab interview` and `feedlab drill` by lines on stdin, without an engine: answers, mistakes, the end of the input, Ctrl-C, JSON."""
 import io
 import json
-import os
 
 import pytest
 
+from conftest import AWAY
 from feedlab.cli.edge import run
 from feedlab.interview.scenario import scenarios
 
-AWAY = {"FEEDLAB_POSTGRES_URL": "postgresql://u:secret@127.0.0.1:1/x", "FEEDLAB_REDIS_URL": "redis://127.0.0.1:1/0",
-        "FEEDLAB_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch, tmp_path):
-    for name in list(os.environ):
-        if name.startswith("FEEDLAB_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("FEEDLAB_STATE_DIR", str(tmp_path / "state"))
+def wide(alone, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 

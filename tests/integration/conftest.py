@@ -1,0 +1,17 @@
+"""The API on a module's running lab."""
+import httpx
+import pytest
+
+from feedlab import api
+
+
+@pytest.fixture(scope="module")
+def url(running_lab):
+    with api.in_thread(running_lab.settings, running_lab.addresses) as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def web(url):
+    with httpx.Client(base_url=url, timeout=30) as client:
+        yield client
