@@ -17,5 +17,5 @@ __version__ = "0.1.0"
 
 def load_ipython_extension(shell) -> None:
     """`%load_ext feedlab`: the cell magics %%sql and %%redis."""
-    from .lab import magics
+    from .classroom import magics
     magics.register(shell)

@@ -16,9 +16,9 @@ from feedlab import engines, posts
 from feedlab.config import Settings
 from feedlab.errors import FeedlabError
 from feedlab.fanout import FanOut
-from feedlab.lab.runner import Runner
+from feedlab.verify.runner import Runner
 from feedlab.lab.session import Lab, open_lab, remove, wipe
-from feedlab.lab.systems import SYSTEMS
+from feedlab.verify.systems import SYSTEMS
 from feedlab.relay import Relay
 
 # addresses at which nobody listens

@@ -2,7 +2,7 @@
 from html import escape
 from pathlib import Path
 
-from ..lab import document, plots
+from ..draw import document, plots
 from ..lab.report import engines_table
 
 

@@ -48,7 +48,7 @@ def check(
     """
     from .. import engines
     from ..config import settings
-    from ..lab import checking
+    from ..verify import checking
     from . import show
 
     s, only = settings(), checking.words(faults)

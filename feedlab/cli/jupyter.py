@@ -77,7 +77,7 @@ def start(s: Settings, port: int) -> tuple[str, psutil.Process]:
         "--ServerApp.port_retries=100",
         f"--ServerApp.root_dir={root}",
         _marker(s),
-        f"--LabApp.app_settings_dir={Path(__file__).resolve().parent.parent / 'lab' / 'jupyter'}",
+        f"--LabApp.app_settings_dir={Path(__file__).resolve().parent.parent / 'classroom' / 'jupyter'}",
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         args.append("--allow-root")

@@ -67,7 +67,7 @@ def _learner_copies() -> None:
     """The notebooks with blanks, beside the solved ones; where that cannot be written, the lab goes on without them."""
     from ..config import project_root
     from ..errors import BadInput
-    from ..lab.edition import write_learner
+    from ..classroom.edition import write_learner
     from . import show
     try:
         write_learner(project_root() / "notebooks" / "learner")
@@ -88,7 +88,7 @@ def learner(
     A copy that is there already is yours and stays as it is.
     """
     from ..config import project_root
-    from ..lab.edition import write_learner
+    from ..classroom.edition import write_learner
     from . import show
 
     folder = out if out is not None else project_root() / "notebooks" / "learner"

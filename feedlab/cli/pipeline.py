@@ -182,11 +182,11 @@ def loop_start(name: str, stop):
 def _why(e: BaseException, a) -> str:
     """Host, port, or another program on that port: which is it? Else what the driver said."""
     from .. import engines
-    from ..engines import yours
+    from ..engines import external
 
     for name in ("postgres", "kafka"):
-        if why := yours.unreachable(name, a.of(name)):
-            return f"{yours.TITLES[name]} does not answer: {why}"
+        if why := external.unreachable(name, a.of(name)):
+            return f"{external.TITLES[name]} does not answer: {why}"
     return engines.away(e, postgres=a.postgres_url, redis=a.redis_url, kafka=a.kafka_bootstrap)
 
 

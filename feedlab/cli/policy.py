@@ -108,7 +108,7 @@ def _assume(scale, feed_max, layout, listpack, peak, fresh, copies):
     from dataclasses import replace
 
     from ..config import settings
-    from ..policies import calibrate
+    from ..lab import calibrate
     from ..policies.simulate import Assumptions, Costs
 
     known = calibrate.stored(settings())
@@ -234,7 +234,7 @@ def report(
     """The comparison as one HTML file that needs nothing else: table, Pareto front, what flips the advice, predicted against measured,
     assumptions, versions, how to repeat it."""
     from ..config import settings
-    from ..policies import calibrate, live
+    from ..lab import calibrate, policy_run
     from ..policies import report as reports
     from . import show
 
@@ -242,7 +242,7 @@ def report(
     assume = _assume(scale, feed_max, layout, listpack, peak, fresh, copies)
     s, _ = _study(graph, kind, cols, directed, rates, posts, reads, spread, policies, assume, seed, repetitions, False)
     known = settings()
-    reports.write(s, out, _command(), live.stored(known), calibrate.stored(known))
+    reports.write(s, out, _command(), policy_run.stored(known), calibrate.stored(known))
     show.line(f"written: {out}")
 
 
@@ -288,7 +288,7 @@ def calibrate_(json: AsJson = False) -> None:
     minutes; best when nobody else uses them. Later comparisons take these figures."""
     from .. import engines
     from ..config import settings
-    from ..policies import calibrate
+    from ..lab import calibrate
     from . import show
 
     s = settings()
@@ -328,7 +328,7 @@ def check(
     from .. import engines
     from ..config import settings
     from ..core.policy import Threshold, name_of
-    from ..policies import calibrate, live
+    from ..lab import calibrate, policy_run
     from ..policies import rates as rate_files
     from . import show
 
@@ -341,11 +341,11 @@ def check(
     a = engines.addresses(s)
     with show.stages() as say:
         measured = (calibrate.stored(s) or calibrate.run(s, a, say)).costs
-        rows = live.check(s, a, g, known, rules[0], measured, posts=posts, feed_max=feed_max, seed=seed, progress=say)
+        rows = policy_run.check(s, a, g, known, rules[0], measured, posts=posts, feed_max=feed_max, seed=seed, progress=say)
         if trace is not None:
-            rows.append(live.replay(s, a, g, known, rules[0], trace, seed=seed, progress=say)["row"])
+            rows.append(policy_run.replay(s, a, g, known, rules[0], trace, seed=seed, progress=say)["row"])
     rows = [r | {"of": f"{g.source}, {name_of(rules[0])}"} for r in rows]
-    live.keep(s, rows)
+    policy_run.keep(s, rows)
     if json:
         show.document(rows)
     else:

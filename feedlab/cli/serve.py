@@ -17,7 +17,8 @@ def serve(
     """Step 8: the HTTP API, until Ctrl-C or SIGTERM. X-User-Id says who asks: a stand-in for real authentication."""
     import socket
 
-    from .. import api, db, engines
+    from ..http import app
+    from .. import db, engines
     from ..config import settings
     from ..errors import BadInput, EngineDown
     from . import show
@@ -41,7 +42,7 @@ def serve(
             ) from None
     where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     show.line(f"feedlab API: {where}/docs, live figures {where}/, namespace {s.namespace}; Ctrl-C ends it", err=True)
-    api.serve(s, addresses, host, port)
+    app.serve(s, addresses, host, port)
     show.line("feedlab API: stopped", err=True)
 
 

@@ -9,10 +9,10 @@
 `up`, `down` and `kill` hold the lock of the state folder, so two commands at once are safe. All raise errors of
 `feedlab.errors` only, each with one sentence that says what to do.
 """
-from .api import addresses, down, kill, status, up
+from .lifecycle import addresses, down, kill, status, up
 from .base import NAMES, Addresses, EngineStatus, masked
 from .checkup import Finding, doctor
-from .yours import away, check_addresses
+from .external import away, check_addresses
 
 __all__ = ["NAMES", "Addresses", "EngineStatus", "Finding", "addresses", "away", "check_addresses", "doctor", "down", "kill",
            "masked", "status", "up"]

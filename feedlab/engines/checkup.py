@@ -61,7 +61,7 @@ def doctor(settings) -> list[Finding]:
 
 
 def _engine(settings, name: str) -> Finding:
-    from .api import _status
+    from .lifecycle import _status
     s = _status(settings, State(settings), name)
     where = f" at {s.address}" if s.address else ""
     if s.healthy:
@@ -87,7 +87,7 @@ def _engine(settings, name: str) -> Finding:
 
 def _ports(settings) -> list[Finding]:
     """Ports that our engines had, are not using now, and that another program has taken."""
-    from .api import embedded
+    from .lifecycle import embedded
     state, taken, used = State(settings), [], []
     for name in NAMES:
         if getattr(settings, FIELDS[name]) or state.record(name).get("source") == "containers":

@@ -144,7 +144,7 @@ class Interview:
             return ""
         if step.shown is not None:
             return self.scenario.figures.text(step.shown, lines=True)
-        from ..lab import faults
+        from ..verify import faults
         return told(faults.CATALOGUE[step.fault].history)
 
     def shuffled(self, step: Step, n: int) -> list[int]:
@@ -491,9 +491,9 @@ _PEOPLE = "ABCDE"
 
 
 def told(history) -> str:
-    """A history of feedlab.lab.history, a line a step; users are A (the reader), B, C; runs of the same steps are told once.
+    """A history of feedlab.verify.histories, a line a step; users are A (the reader), B, C; runs of the same steps are told once.
 
-    >>> from feedlab.lab.history import History
+    >>> from feedlab.verify.histories import History
     >>> print(told(History([["tick", 10], ["post", 1], ["tick", 10], ["post", 1], ["pump"], ["evict", 0]], 2, [[0, 1]])))
     A follows B. The threshold is 99, FEED_MAX 5.
     B posts 2 times, 10 ms apart

@@ -14,7 +14,7 @@ from ..config import Settings
 from ..errors import Conflict, EngineDown
 from .names import FAULTS
 
-# the kinds behind the field's reports, beside F1 to F12: histories of feedlab.lab.faults by name
+# the kinds behind the field's reports, beside F1 to F12: histories of feedlab.verify.faults by name
 HISTORIES = {
     "returning": "a user comes back after 31 days",
     "snapshot": "Redis comes back with an older state",

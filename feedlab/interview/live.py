@@ -21,12 +21,14 @@ from ..core.check import Posted
 from ..core.codec import member
 from ..core.model import MAX_MS, START
 from ..engines import Addresses
-from ..lab import faults, plots, world
+from ..verify import faults
+from ..draw import plots
+from ..lab import world
 from ..lab.graph import Graph, from_edges, load_graph
-from ..lab.place import Place
-from ..lab.runner import Runner
+from ..classroom.workspace import Place
+from ..verify.runner import Runner
 from ..lab.session import Lab
-from ..lab.systems import SYSTEMS
+from ..verify.systems import SYSTEMS
 from ..reader import scroll
 from ..textbook import cursor as t_cursor
 
@@ -351,14 +353,14 @@ def celebrity_post(d: Desk, fans: int = 1_200, n: int = 6) -> Said:
 
 
 def hot_key(d: Desk, readers: int = 60, pages: int = 200) -> Said:
-    from ..lab.experiments import celebrity
+    from ..classroom.chapters import celebrities
 
     lab = d.open()
-    crowd = celebrity.crowd(lab, readers)
-    celebrity.some_posts(lab, [celebrity.CELEBRITY], 5)
+    crowd = celebrities.crowd(lab, readers)
+    celebrities.some_posts(lab, [celebrities.CELEBRITY], 5)
     d.pump()
-    without = celebrity.hot_key(lab, crowd, pages, copy_s=0)
-    copies = celebrity.hot_key(lab, crowd, pages, copy_s=3.0)
+    without = celebrities.hot_key(lab, crowd, pages, copy_s=0)
+    copies = celebrities.hot_key(lab, crowd, pages, copy_s=3.0)
     wrong = without.wrong + copies.wrong
     return (
         f"{pages} pages of a crowd read the celebrity's key {without.reads} times; with copies of 3 s in each of 4 processes "
@@ -380,13 +382,13 @@ def hot_key(d: Desk, readers: int = 60, pages: int = 200) -> Said:
 
 
 def herd(d: Desk, readers: int = 12) -> Said:
-    from ..lab.experiments import celebrity
+    from ..classroom.chapters import celebrities
 
     lab = d.open()
-    crowd = celebrity.crowd(lab, readers)
-    celebrity.some_posts(lab, [celebrity.CELEBRITY], 30)
+    crowd = celebrities.crowd(lab, readers)
+    celebrities.some_posts(lab, [celebrities.CELEBRITY], 30)
     d.pump()
-    rows = [(system, celebrity.herd(lab, crowd, system)) for system in ("textbook", "ours")]
+    rows = [(system, celebrities.herd(lab, crowd, system)) for system in ("textbook", "ours")]
     n, wrong = {name: h.rebuilds for name, h in rows}, sum(h.wrong for _, h in rows)
     return (
         f"{readers} readers find the celebrity's key cold at the same moment: the textbook rebuilds it {n['textbook']} "
@@ -500,7 +502,7 @@ def delete(d: Desk, fans: int = 120) -> Said:
 
 
 def crash(d: Desk) -> Said:
-    from ..lab.experiments import outbox
+    from ..classroom.chapters import outbox
 
     d.people(3)
     d.progress("three writers, each killed between its two steps")
@@ -520,7 +522,7 @@ def crash(d: Desk) -> Said:
 
 
 def late_rows(d: Desk) -> Said:
-    from ..lab.experiments import outbox
+    from ..classroom.chapters import outbox
 
     authors = d.people(6)
     d.progress("transactions commit out of order")
@@ -542,7 +544,7 @@ def late_rows(d: Desk) -> Said:
 
 
 def two_relays(d: Desk) -> Said:
-    from ..lab.experiments import outbox
+    from ..classroom.chapters import outbox
 
     authors = d.people(4)
     d.progress("two relays on one outbox")
@@ -617,7 +619,7 @@ def burst(d: Desk) -> Said:
 
 
 def paging(d: Desk) -> Said:
-    from ..lab.experiments import paging as pages
+    from ..classroom.chapters import cursor_and_merge as pages
 
     scrolls = pages.while_posts_arrive(d)
     n = {name: len(pages.repeats(ps)) for name, ps in scrolls.items()}

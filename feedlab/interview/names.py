@@ -19,7 +19,7 @@ NOTEBOOKS = (
     "14_exactness",
     "policy_lab",
 )
-FAULTS = {  # the article's list, in a few words each; feedlab.lab.faults has them as histories
+FAULTS = {  # the article's list, in a few words each; feedlab.verify.faults has them as histories
     "F1": "ties: more posts in one millisecond than a page holds",
     "F2": "crossing the threshold: what was pulled when written is pushed when read",
     "F3": "a delivery onto an evicted feed makes a feed of one that looks whole",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from ..lab import document
+from ..draw import document
 from .engine import HINT_COST, Interview, verdict
 from .scenario import LEVELS, RUBRIC
 from .store import Store

@@ -9,7 +9,7 @@ is whole: a kernel that dies in the middle leaves the file as it was.
 import json
 from pathlib import Path
 
-from .. import whole
+from .. import atomic
 from ..config import Settings
 from ..errors import BadInput
 from .engine import Session
@@ -82,5 +82,5 @@ class Store:
 
     def write(self, name: str, text: str) -> Path:
         """Raises BadInput when the state folder cannot be written."""
-        return whole.write(self.folder / name, text, "{path} cannot be written: {why}. Set FEEDLAB_STATE_DIR to a folder that can.",
+        return atomic.write(self.folder / name, text, "{path} cannot be written: {why}. Set FEEDLAB_STATE_DIR to a folder that can.",
                            folders=True)

@@ -12,7 +12,7 @@ from numbers import Real
 from pathlib import Path
 
 from ..engines import masked
-from . import document, plots
+from ..draw import document, plots
 
 ARTICLE_BYTES = 60  # bytes an entry as the article assumes (fault F11)
 

@@ -1,8 +1,8 @@
 """Pictures of a study: from plain outcomes to plotly figures whose titles say the finding."""
 import plotly.graph_objects as go
 
-from ..lab import plots
-from ..lab.plots import BLUE, GREEN, ORANGE, VERMILLION
+from ..draw import plots
+from ..draw.plots import BLUE, GREEN, ORANGE, VERMILLION
 from .simulate import Costs, Outcome
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import whole
+from .. import atomic
 from ..core import policy
 from ..core.policy import Policy, Rates
 from ..errors import BadInput
@@ -96,7 +96,7 @@ def write(path, rule: Policy, rates: Rates | None = None, basis: dict | None = N
         rows = "".join(f"{u},{p!r},{r!r}\n" for u, p, r in columns)
         parts.insert(0, (beside, gzip.compress(f"user,posts_a_day,reads_a_day\n{rows}".encode(), 6, mtime=0)))
     for place, content in parts:
-        whole.write(place, content, "{path} cannot be written: {why}. Choose another place.")
+        atomic.write(place, content, "{path} cannot be written: {why}. Choose another place.")
     return [place for place, _ in parts]
 
 

@@ -6,9 +6,9 @@ from html import escape
 from pathlib import Path
 
 from .. import __version__
-from ..lab import document
+from ..draw import document
 from . import figures, study
-from .calibrate import Calibration
+from ..lab.calibrate import Calibration
 from .study import Study
 
 COLUMNS = (

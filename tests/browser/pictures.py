@@ -14,7 +14,7 @@ import nbformat
 from playwright.sync_api import sync_playwright
 from plotly.offline import get_plotlyjs
 
-from feedlab.lab import edition
+from feedlab.classroom import edition
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PAGE = """<!doctype html><meta charset="utf-8"><body style="margin:0;background:#fff"><div id="f"></div><script>{js}</script>

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from feedlab import celebrities, fanout, reader, timeline
-from feedlab.lab import checking, faults
-from feedlab.lab.history import History, random_history
+from feedlab.verify import checking, faults
+from feedlab.verify.histories import History, random_history
 
 SEED = random.SystemRandom().randrange(10**6)      # printed by a failure, which replays with it
 

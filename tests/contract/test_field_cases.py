@@ -5,7 +5,7 @@ A (1) reads; B (2, posts 1..) and C (3, posts 201..) are pushed, K (4, posts 101
 follows all three unless a case says otherwise, and has a feed that was read while it was still empty. `h.run(1, 4)` is
 p1..p4 @10..40.
 
-Relay and consumer are stepped by `feedlab.lab.runner`, so that "before any read" and "removal stopped" are exact, not
+Relay and consumer are stepped by `feedlab.verify.runner`, so that "before any read" and "removal stopped" are exact, not
 lucky. Pages are read over HTTP. A case that returns (limit, page, page ...) must show these pages twice warm and once
 after DEL of A's feed key, the same bytes each time, every page but the last full, and equal to the SQL answer.
 """
@@ -26,16 +26,17 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from conftest import until
-from feedlab import api, celebrities, db, follows, kafka, outbox, posts, pull, reader, repair, timeline
+from feedlab.http import app
+from feedlab import celebrities, db, follows, kafka, outbox, posts, pull, reader, repair, timeline
 from feedlab.config import Settings
 from feedlab.core.codec import Event, member
 from feedlab.core.snowflake import EPOCH_MS, Drawn, Snowflake
 from feedlab.errors import ClockWentBack
-from feedlab.lab import faults
-from feedlab.lab.history import History
-from feedlab.lab.runner import Killed, Runner, Tap
+from feedlab.verify import faults
+from feedlab.verify.histories import History
+from feedlab.verify.runner import Killed, Runner, Tap
 from feedlab.lab.session import open_lab, wipe
-from feedlab.lab.systems import SYSTEMS
+from feedlab.verify.systems import SYSTEMS
 from feedlab.relay import LOCK
 
 A, B, C, K, D, FANS = 1, 2, 3, 4, 5, (6, 7, 8)
@@ -213,7 +214,7 @@ def feed(addresses):
         wipe(old)
     with (
         Runner(s, addresses, SYSTEMS["ours"]) as runner,
-        api.in_thread(s, addresses) as url,
+        app.in_thread(s, addresses) as url,
         httpx.Client(base_url=url, timeout=30) as http,
     ):
         yield Feed(runner, http)

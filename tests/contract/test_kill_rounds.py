@@ -2,14 +2,14 @@
 pages are read all the time: nothing lost, nothing shown twice, no page ever wrong (which is also the test of reading
 meanwhile).
 
-Fifty rounds of each, by hand: `python -m feedlab.lab.rounds --rounds 50 --seed 7`."""
+Fifty rounds of each, by hand: `python -m feedlab.verify.kill_rounds --rounds 50 --seed 7`."""
 
 import pytest
 
 from feedlab import engines
 from feedlab.config import Settings
 from feedlab.errors import BadInput
-from feedlab.lab import rounds
+from feedlab.verify import kill_rounds
 
 ROUNDS, SEED = 2, 5
 # A killed consumer is missed after this time; 10 s by default, which would be half of this test.
@@ -20,16 +20,16 @@ CONSUMER = {"session.timeout.ms": 3_000}
 def test_rounds_of_kill_of_everything(addresses, capsys):
     if any(e.source != "embedded" for e in engines.status(Settings())):
         pytest.skip("only embedded engines may be killed; these are somebody's own")
-    result = rounds.run(Settings(namespace="t_kill"), addresses, ROUNDS, SEED, consumer=CONSUMER)
+    result = kill_rounds.run(Settings(namespace="t_kill"), addresses, ROUNDS, SEED, consumer=CONSUMER)
     with capsys.disabled():
-        print("\n  " + rounds.summary(result).replace("\n", "\n  "))
-    assert {t: f["rounds"] for t, f in result["targets"].items()} == dict.fromkeys(rounds.TARGETS, ROUNDS)
+        print("\n  " + kill_rounds.summary(result).replace("\n", "\n  "))
+    assert {t: f["rounds"] for t, f in result["targets"].items()} == dict.fromkeys(kill_rounds.TARGETS, ROUNDS)
     assert result["verdicts"] == []
-    assert not rounds.wrong(result)
+    assert not kill_rounds.wrong(result)
     # it was a test: there was load, in each kind, and every user was looked at after each leg
     assert result["posts"] > 50 and result["pages"] > 500
     assert all(result["operations"].get(kind, 0) > 0 for kind in ("post", "delete", "follow", "unfollow"))
-    assert result["scrolls"] >= len(rounds.TARGETS) * rounds.USERS
+    assert result["scrolls"] >= len(kill_rounds.TARGETS) * kill_rounds.USERS
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,9 @@ def test_rounds_of_kill_of_everything(addresses, capsys):
 )
 def test_what_it_refuses(addresses, options, says):
     with pytest.raises(BadInput, match=says):
-        rounds.run(Settings(), addresses, **options)
+        kill_rounds.run(Settings(), addresses, **options)
 
 
 def test_engines_of_ones_own_are_never_killed(addresses):
     with pytest.raises(BadInput, match="redis is yours"):
-        rounds.run(Settings(redis_url=addresses.redis_url), addresses, 1, targets=("redis",))
+        kill_rounds.run(Settings(redis_url=addresses.redis_url), addresses, 1, targets=("redis",))

@@ -1,6 +1,6 @@
 """F9, F11 and F12 by name, and what a notebook prints."""
 from feedlab.errors import BadInput
-from feedlab.lab import faults
+from feedlab.verify import faults
 
 import pytest
 

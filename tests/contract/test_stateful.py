@@ -3,7 +3,7 @@ import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from feedlab.lab.history import KINDS, History
+from feedlab.verify.histories import KINDS, History
 
 USERS = 4
 ARGUMENTS = {"u": st.integers(0, USERS - 1), "n": st.sampled_from([1, 2, 3, 5, 9]), "k": st.integers(0, 20),

@@ -2,12 +2,12 @@
 import httpx
 import pytest
 
-from feedlab import api
+from feedlab.http import app
 
 
 @pytest.fixture(scope="module")
 def url(running_lab):
-    with api.in_thread(running_lab.settings, running_lab.addresses) as at:
+    with app.in_thread(running_lab.settings, running_lab.addresses) as at:
         yield at
 
 

@@ -20,7 +20,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from conftest import fresh_lab, until
-from feedlab import api, db, http_edge, metrics
+from feedlab.http import app, edge, metrics
+from feedlab import db
 from feedlab.config import Settings
 from feedlab.core.model import MAX_ID
 
@@ -174,7 +175,7 @@ def test_the_largest_valid_post_escaped_passes_the_size_limit(ada):
     """5,000 characters of 12 bytes each, and ten images; ASCII-escaped as many clients do."""
     body = {"content": "🦊" * 5_000, "images": ["https://" + "🦊" * 1_992] * 10}
     raw = json.dumps(body).encode()
-    assert 290_000 < len(raw) < http_edge.BODY_MAX
+    assert 290_000 < len(raw) < edge.BODY_MAX
     answer = ada.ask("POST", "/api/posts", content=raw, headers={"Content-Type": "application/json"})
     assert answer.status_code == 201 and answer.json()["content"] == body["content"]
 
@@ -487,7 +488,7 @@ def test_a_namespace_without_tables(addresses):
     """The server makes them at the first request, and again when somebody drops them under it."""
     with fresh_lab(addresses, "t_api_bare", feed_max=5) as bare:
         bare.conn.execute('drop schema "t_api_bare" cascade')
-        with api.in_thread(bare.settings, addresses) as at, httpx.Client(base_url=at, timeout=30) as client:
+        with app.in_thread(bare.settings, addresses) as at, httpx.Client(base_url=at, timeout=30) as client:
             assert client.get("/metrics").status_code == 200
             User(client).post("hello")
             bare.conn.execute('drop schema "t_api_bare" cascade')
@@ -563,7 +564,7 @@ def test_metrics_have_each_station(running_lab, web, full):
 def test_the_outbox_shows_while_no_relay_runs(addresses):
     with (
         fresh_lab(addresses, "t_api_idle", feed_max=5) as idle,
-        api.in_thread(idle.settings, addresses) as at,
+        app.in_thread(idle.settings, addresses) as at,
         httpx.Client(base_url=at, timeout=30) as client,
     ):
         user = User(client)
@@ -581,7 +582,7 @@ def test_the_live_page_asks_nobody_else(web):
     answer = web.get("/")
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
-    text = files("feedlab").joinpath("live.html").read_text()
+    text = files("feedlab").joinpath("http/live.html").read_text()
     assert answer.text == text
     assert set(re.findall(r"https?://[^\s\"'<)]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
     for name in set(re.findall(r'"(feedlab_\w+)"', text)):
@@ -718,9 +719,9 @@ class _Bytes:
 
 
 def test_a_body_that_is_too_large(web, url, ada):
-    huge = b'{"content": "' + b"x" * http_edge.BODY_MAX + b'"}'
+    huge = b'{"content": "' + b"x" * edge.BODY_MAX + b'"}'
     json_ = {"Content-Type": "application/json"}
-    refused(ada.ask("POST", "/api/posts", content=huge, headers=json_), 413, str(http_edge.BODY_MAX))
+    refused(ada.ask("POST", "/api/posts", content=huge, headers=json_), 413, str(edge.BODY_MAX))
     pieces = (huge[i : i + 10_000] for i in range(0, len(huge), 10_000))
     refused(ada.ask("POST", "/api/posts", content=pieces, headers=json_), 413)  # chunked: it does not say its length
     small = ada.ask("POST", "/api/posts", content=(p for p in [b'{"content"', b': "in pieces"}']), headers=json_)
@@ -735,7 +736,7 @@ def test_a_body_that_is_too_large(web, url, ada):
 
 def test_headers_that_are_too_large(web, url, ada):
     assert ada.ask("GET", "/api/feed", headers={"X-More": "x" * 10_000}).status_code == 200
-    refused(ada.ask("GET", "/api/feed", headers={"X-More": "x" * 40_000}), 431, str(api.HEADERS_MAX))
+    refused(ada.ask("GET", "/api/feed", headers={"X-More": "x" * 40_000}), 431, str(app.HEADERS_MAX))
     many = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(10_000)) + b"\r\n"
     with raw(url, many) as got:
         assert status_of(got)[:2] == (431, PROBLEM)
@@ -856,7 +857,7 @@ def test_a_body_of_another_kind(ada, kind):
 
 
 def test_a_body_that_never_comes(url, web, monkeypatch):
-    monkeypatch.setattr(http_edge, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(edge, "DEADLINE_S", 0.3)
     with raw(
         url, b"POST /api/users HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
     ) as got:
@@ -865,7 +866,7 @@ def test_a_body_that_never_comes(url, web, monkeypatch):
 
 def test_a_request_that_takes_too_long(lab, ada, monkeypatch):
     """503, the thread goes on; the transaction it was in may still commit, which is what the key is for."""
-    monkeypatch.setattr(http_edge, "DEADLINE_S", 0.5)
+    monkeypatch.setattr(edge, "DEADLINE_S", 0.5)
     with outbox_locked(lab):
         answer = ada.post("slow", key="slow")
         refused(answer, 503, "0.5 s")
@@ -881,10 +882,10 @@ def test_what_nobody_foresaw(web, ada, monkeypatch, caplog):
     def broken(*a, **k):
         raise ValueError("boom\nINFO a forged line \x1b[31m\u202e")
 
-    monkeypatch.setattr(api.Reader, "page", broken)
+    monkeypatch.setattr(app.Reader, "page", broken)
     body = refused(ada.ask("GET", "/api/feed", params={"cursor": "1:1"}), 500)
     assert "boom" not in json.dumps(body)
-    (record,) = [r for r in caplog.records if r.name == "feedlab.api"]
+    (record,) = [r for r in caplog.records if r.name == "feedlab.http.app"]
     line = record.getMessage()
     assert (
         line.isascii()
@@ -955,7 +956,7 @@ def test_what_is_asked_of_sql_is_parameterised(lab, ada):
 def test_settings_say_loopback(lab):
     from feedlab.cli.serve import serve
 
-    assert serve.__defaults__[1] == "127.0.0.1" and api.server(Settings(), lab.addresses).config.host == "127.0.0.1"
+    assert serve.__defaults__[1] == "127.0.0.1" and app.server(Settings(), lab.addresses).config.host == "127.0.0.1"
 
 
 def test_psycopg_errors_are_all_answered():

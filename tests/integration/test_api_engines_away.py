@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from conftest import fresh_lab, running, until
-from feedlab import api, pull
+from feedlab.http import app
+from feedlab import pull
 from feedlab.engines import Addresses
 
 PROBLEM = "application/problem+json"
@@ -144,7 +145,7 @@ def world(addresses):
             }
         )
         web = stack.enter_context(
-            httpx.Client(base_url=stack.enter_context(api.in_thread(lab.settings, away)), timeout=30)
+            httpx.Client(base_url=stack.enter_context(app.in_thread(lab.settings, away)), timeout=30)
         )
         yield World(lab, proxies, web)
 
@@ -280,7 +281,7 @@ def test_it_starts_with_every_engine_away(addresses):
             stack.callback(proxy.cut)
             proxies.append(proxy)
         web = stack.enter_context(
-            httpx.Client(base_url=stack.enter_context(api.in_thread(lab.settings, Addresses(**urls))), timeout=30)
+            httpx.Client(base_url=stack.enter_context(app.in_thread(lab.settings, Addresses(**urls))), timeout=30)
         )
         assert web.get("/healthz").status_code == 200
         assert web.post("/api/users", json={"name": "x"}).status_code == 503

@@ -20,7 +20,7 @@ import schemathesis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from feedlab import api, http_edge
+from feedlab.http import app, edge
 from feedlab.config import Settings
 from feedlab.core.model import MAX_ID, MAX_MS
 from feedlab.engines import Addresses
@@ -178,7 +178,7 @@ class Stream:
                         b'{"content": NaN}',
                         b'{"content":"a","content":"b"}',
                         b"\xff\xfe",
-                        b"x" * (http_edge.BODY_MAX + 1),
+                        b"x" * (edge.BODY_MAX + 1),
                         b"null",
                         [body[:3], body[3:]],
                         [b"x" * 50_000] * 8,
@@ -258,7 +258,7 @@ def me(web):
 
 # the document needs no engine and no server; the requests go to the live one
 schema = schemathesis.openapi.from_dict(
-    api.make_app(Settings(), Addresses("postgresql://", "redis://", "nowhere:1")).openapi()
+    app.make_app(Settings(), Addresses("postgresql://", "redis://", "nowhere:1")).openapi()
 )
 
 

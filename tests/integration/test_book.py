@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from feedlab import db, posts, pull
 from feedlab.errors import BadInput, FeedlabError
-from feedlab.lab import book, magics
+from feedlab.classroom import book, magics
 from feedlab.lab.session import open_lab
 
 

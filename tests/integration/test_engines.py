@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from feedlab import config, engines
-from feedlab.engines import api, base
+from feedlab.engines import lifecycle, base
 from feedlab.engines.state import State
 from feedlab.errors import BadInput, EngineDown
 
@@ -195,7 +195,7 @@ def test_two_ups_at_once_in_two_processes(settings, addresses):
     assert [out.strip() for out, _ in told] == [addresses.postgres_url] * 2, told
     assert sum("Kafka: up in" in err for _, err in told) == 1  # one started it, the other waited
     for engine in engines.NAMES:
-        assert api.embedded(engine, State(settings)).main_process() is not None
+        assert lifecycle.embedded(engine, State(settings)).main_process() is not None
 
 
 @pytest.mark.parametrize("when", ["while starting", "afterwards"])

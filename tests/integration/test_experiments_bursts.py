@@ -6,9 +6,10 @@ import pytest
 from feedlab import controller
 from feedlab.core.codec import Names
 from feedlab.errors import BadInput, EngineDown
-from feedlab.lab import book, world
-from feedlab.lab.experiments import bursts
-from feedlab.lab.experiments.bursts import Behind, Run
+from feedlab.classroom import book
+from feedlab.lab import world
+from feedlab.classroom.chapters import bursts
+from feedlab.classroom.chapters.bursts import Behind, Run
 
 USERS = 150
 MARKS = controller.Marks(high=15, low=3, floor=5, ceiling=128, patience_s=1)

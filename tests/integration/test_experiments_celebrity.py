@@ -9,9 +9,9 @@ from feedlab import celebrities, db, pull, timeline
 from feedlab.celebrities import HEAD
 from feedlab.core.codec import member
 from feedlab.errors import NotFound
-from feedlab.lab import book
-from feedlab.lab.experiments import celebrity
-from feedlab.lab.experiments.celebrity import CELEBRITY, Herd, Watched, key_reads, resp_bytes
+from feedlab.classroom import book
+from feedlab.classroom.chapters import celebrities as celebrity
+from feedlab.classroom.chapters.celebrities import CELEBRITY, Herd, Watched, key_reads, resp_bytes
 
 READERS, POSTS = 30, 120
 

@@ -5,9 +5,9 @@ import pytest
 
 from feedlab import celebrities, reader, timeline
 from feedlab.errors import BadInput
-from feedlab.lab import book as books
-from feedlab.lab.experiments import exactness
-from feedlab.lab.history import KINDS, History, random_history
+from feedlab.classroom import book as books
+from feedlab.classroom.chapters import exactness
+from feedlab.verify.histories import KINDS, History, random_history
 
 SEED = 6      # of its first histories the textbook gets some wrong
 

@@ -2,8 +2,9 @@
 import numpy as np
 import pytest
 
-from feedlab.lab import book, world
-from feedlab.lab.experiments import hybrid
+from feedlab.classroom import book
+from feedlab.lab import world
+from feedlab.classroom.chapters import hybrid
 
 THRESHOLDS = [1_000, 40, 20, 10]
 

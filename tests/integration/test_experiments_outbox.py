@@ -8,9 +8,9 @@ from conftest import until
 from feedlab import db, kafka, outbox, posts, pull
 from feedlab.core.codec import Event, member
 from feedlab.errors import EngineDown, FeedlabError
-from feedlab.lab import book
-from feedlab.lab.experiments import outbox as x
-from feedlab.lab.experiments.outbox import Contended, Crash
+from feedlab.classroom import book
+from feedlab.classroom.chapters import outbox as x
+from feedlab.classroom.chapters.outbox import Contended, Crash
 
 SYSTEMS = ("textbook", "ours")
 READER, AUTHORS = 0, [1, 2, 3]

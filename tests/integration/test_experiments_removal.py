@@ -3,8 +3,8 @@ import pytest
 
 from feedlab import follows
 from feedlab.errors import BadInput
-from feedlab.lab import book as books
-from feedlab.lab.experiments import removal
+from feedlab.classroom import book as books
+from feedlab.classroom.chapters import delete_follow_unfollow
 
 
 @pytest.fixture(scope="module")
@@ -15,17 +15,17 @@ def book(addresses):
 
 
 def test_a_delete_is_hidden_at_once_and_swept_later(book):
-    stages = removal.deleted(book, followers=6)
+    stages = delete_follow_unfollow.deleted(book, followers=6)
     assert stages == [{"stage": "delivered", "holding": 6, "showing": 6},
                       {"stage": "delete has returned", "holding": 6, "showing": 0},
                       {"stage": "event handled", "holding": 0, "showing": 0}]
-    fig = removal.stages_figure(stages)
+    fig = delete_follow_unfollow.stages_figure(stages)
     assert fig.layout.title.text == "When delete returns, 6 feeds hold the post and 0 pages show it"
     assert [list(t.y) for t in fig.data] == [[6, 6, 0], [6, 0, 0]]
 
 
 def test_a_late_delivery_after_an_unfollow(book):
-    ours, textbook = removal.late_delivery(book, "ours"), removal.late_delivery(book, "textbook")
+    ours, textbook = delete_follow_unfollow.late_delivery(book, "ours"), delete_follow_unfollow.late_delivery(book, "textbook")
     assert [s["stage"] for s in ours] == ["unfollowed", "late delivery", "swept"]
     assert [s["feed"] for s in ours] == [[3, 2, 1], [4, 3, 2, 1], [3, 2, 1]]      # it comes back into the feed,
     assert all(s["page"] == [3, 2] and s["more"] for s in ours)                   # never onto a page
@@ -34,14 +34,14 @@ def test_a_late_delivery_after_an_unfollow(book):
 
 
 def test_a_backfill_of_20_leaves_a_hole(book):
-    textbook, ours = (sum(removal.new_follow(book, name, each=30), []) for name in ("textbook", "ours"))
+    textbook, ours = (sum(delete_follow_unfollow.new_follow(book, name, each=30), []) for name in ("textbook", "ours"))
     assert textbook == list(range(30, 10, -1))
     assert ours == list(range(30, 0, -1))
 
 
 def test_what_a_follow_costs(book):
     lab = book.open()
-    ms = removal.follow_cost(book, followees=30, each=5, repeat=5)
+    ms = delete_follow_unfollow.follow_cost(book, followees=30, each=5, repeat=5)
     assert set(ms) == {"warm page", "backfill of 20: follow", "backfill of 20: next page", "drop: follow", "drop: next page"}
     assert all(value > 0 for value in ms.values())
     assert ms["drop: next page"] > ms["warm page"]              # it rebuilds a feed of more than 150 entries
@@ -49,7 +49,7 @@ def test_what_a_follow_costs(book):
     followed, = lab.conn.execute("select count(*) from follows where follower_id = 300").fetchone()
     assert followed == 30 + 2 * 5
     assert lab.conn.execute("select count(*) from outbox").fetchone() == (0,)
-    assert "times the backfill" in removal.cost_figure(ms).layout.title.text
+    assert "times the backfill" in delete_follow_unfollow.cost_figure(ms).layout.title.text
 
 
 def test_both_ways_of_following_end_at_the_same_page(book):
@@ -61,13 +61,13 @@ def test_both_ways_of_following_end_at_the_same_page(book):
 
 
 def test_counts_under_concurrent_follows(book):
-    assert removal.lost(book, "ours", threads=3, times=20) == 0
-    assert 0 < removal.lost(book, "read, add, write", threads=4, times=100) < 400
+    assert delete_follow_unfollow.lost(book, "ours", threads=3, times=20) == 0
+    assert 0 < delete_follow_unfollow.lost(book, "read, add, write", threads=4, times=100) < 400
     assert book.open().conn.execute("select count(*) from follower_counts where user_id = 1").fetchone() == (0,)
 
 
 def test_one_row_is_hot(book):
-    rates = removal.hot_row(book, threads=6, times=8)
+    rates = delete_follow_unfollow.hot_row(book, threads=6, times=8)
     assert rates["16 rows"] > 1.5 * rates["one row"]
     assert rates["one row"] < 210                               # 5 ms each, one after the other
 
@@ -76,23 +76,23 @@ def test_one_row_is_hot(book):
     ("update counter set n = n + 1 where user_id = %(user)s", True),
     ("update counter set n = 1 where user_id = %(user)s", False)])
 def test_a_learner_s_count(book, statement, right):
-    assert (removal.counts_after(book, statement, threads=3, times=10) == 30) is right
+    assert (delete_follow_unfollow.counts_after(book, statement, threads=3, times=10) == 30) is right
 
 
 @pytest.mark.parametrize("statement", ["update", "update counters set n = 1", "update counter set n = %(n)s"])
 def test_a_statement_that_is_none_is_a_sentence(book, statement):
     with pytest.raises(BadInput, match="the statement cannot be used: .+ the table counter"):
-        removal.counts_after(book, statement)
-    assert removal.counts_after(book, "update counter set n = n + 1", threads=1, times=2) == 2      # the table is a new one
+        delete_follow_unfollow.counts_after(book, statement)
+    assert delete_follow_unfollow.counts_after(book, "update counter set n = n + 1", threads=1, times=2) == 2      # the table is a new one
 
 
 def test_bad_input(book):
     with pytest.raises(BadInput, match="how is one of"):
-        removal.lost(book, "theirs")
+        delete_follow_unfollow.lost(book, "theirs")
     with pytest.raises(BadInput, match="there is no system"):
-        removal.new_follow(book, "theirs")
+        delete_follow_unfollow.new_follow(book, "theirs")
 
 
 def test_a_failure_in_a_thread_is_raised(book):
     with pytest.raises(ZeroDivisionError):
-        removal.at_once(book, lambda conn: 1 / 0, threads=2, times=1)
+        delete_follow_unfollow.at_once(book, lambda conn: 1 / 0, threads=2, times=1)

@@ -12,7 +12,7 @@ from feedlab.errors import Conflict, EngineDown
 from feedlab.interview import experiments, live
 from feedlab.interview.experiments import EXPERIMENTS, Found, run
 from feedlab.interview.scenario import scenarios
-from feedlab.lab import faults
+from feedlab.verify import faults
 from feedlab.timeline import client
 
 SETTINGS = Settings(namespace="t_iv")

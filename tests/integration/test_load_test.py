@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from conftest import fresh_lab, shared_file, until
-from feedlab import api, db
+from feedlab.http import app
+from feedlab import db
 from feedlab.bench import load
 from feedlab.config import Settings
 from feedlab.errors import BadInput
@@ -60,7 +61,7 @@ def test_data_of_the_user_is_never_emptied(addresses, graph):
 def test_an_api_that_is_up_already(addresses, graph):
     """With --url nothing is started or wiped; a graph that is not loaded there is said."""
     with fresh_lab(addresses, "t_load_url") as lab:
-        with api.in_thread(lab.settings, addresses) as url:
+        with app.in_thread(lab.settings, addresses) as url:
             with pytest.raises(BadInput, match="does not know user 0.*feedlab load small.txt"):
                 load.run(lab.settings, None, "article", seconds=1, graph=graph, url=url)
             load_graph(lab.conn, load.read_graph(graph))
@@ -71,7 +72,7 @@ def test_an_api_that_is_up_already(addresses, graph):
 
 def test_errors_are_counted_and_shown(addresses, graph):
     """Users that the API does not know: each read is a 404, and the first of them are quoted."""
-    with fresh_lab(addresses, "t_load_url") as lab, api.in_thread(lab.settings, addresses) as url:
+    with fresh_lab(addresses, "t_load_url") as lab, app.in_thread(lab.settings, addresses) as url:
         strangers = from_edges(np.array([1, 2, 3]), np.array([2, 3, 1]), True, "strangers")
         found = load.drive(url, strangers, "article", 0.5, 2, 1, lambda *a: None)
         assert found["errors"] == found["requests"] > 0 and "404" in found["operations"]["feed"]["statuses"]

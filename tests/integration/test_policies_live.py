@@ -23,7 +23,8 @@ from feedlab.core.snowflake import Snowflake
 from feedlab.engines.redis_server import program
 from feedlab.lab.graph import from_edges, load_graph
 from feedlab.lab.workers import Workers
-from feedlab.policies import calibrate, files, graphs, live, rates
+from feedlab.lab import calibrate, policy_run
+from feedlab.policies import files, graphs, rates
 from feedlab.policies.simulate import Costs
 from feedlab.posts import create
 from feedlab.reader import scroll
@@ -96,7 +97,7 @@ def mine(e):
 def test_predicted_is_measured(addresses, rule):
     """Write amplification to the last feed write, bytes within 5 %, sources a page to the last; CPU is judged where nobody else works."""
     s = Settings(namespace="t_policies")
-    rows = {r["quantity"]: r for r in live.check(s, addresses, FOLLOWS, RATES, rule, COSTS, posts=120, pages=40, feed_max=10)}
+    rows = {r["quantity"]: r for r in policy_run.check(s, addresses, FOLLOWS, RATES, rule, COSTS, posts=120, pages=40, feed_max=10)}
     writes, size, sources = (rows[k] for k in ("write amplification", "Redis bytes of fed feeds", "sources a page"))
     assert writes["predicted"] == writes["measured"] > 0 and writes["within"]
     assert size["off"] < 0.05 and size["measured"] > 0
@@ -199,7 +200,7 @@ def test_an_exported_policy_changes_the_consumer_as_predicted(world, tmp_path, h
     today = Rates(FOLLOWS.ids, RATES.posts, RATES.reads)
     files.write(tmp_path / "policy.toml", policy.MinCost(2.5), today)
     loaded = files.load(tmp_path / "policy.toml")
-    expected = live.Expected(FOLLOWS, loaded.rates, loaded.policy, 5, world.settings.active_days)
+    expected = policy_run.Expected(FOLLOWS, loaded.rates, loaded.policy, 5, world.settings.active_days)
     before = world.stats()
     if how == "workers":
         with Workers(world.settings, world.addresses, policy=tmp_path / "policy.toml") as workers:
@@ -241,9 +242,9 @@ def test_calibration_measures_and_is_kept(addresses, tmp_path):
     assert again.as_dict() == json.loads(json.dumps(made.as_dict())) and again.costs == c
     (Path(tmp_path) / calibrate.FILE).write_text("{")
     assert calibrate.stored(s) is None
-    rows = [live.row("a", "b", 1.0, 2.0, 0.1)]
-    live.keep(s, rows)
-    assert live.stored(s) == rows and rows[0]["off"] == 0.5 and not rows[0]["within"]
+    rows = [policy_run.row("a", "b", 1.0, 2.0, 0.1)]
+    policy_run.keep(s, rows)
+    assert policy_run.stored(s) == rows and rows[0]["off"] == 0.5 and not rows[0]["within"]
 
 
 def test_a_replayed_burst_queues_as_a_queue_does(addresses, tmp_path):
@@ -251,7 +252,7 @@ def test_a_replayed_burst_queues_as_a_queue_does(addresses, tmp_path):
     cores do other things; `feedlab policy check --burst` holds it to 25 %."""
     trace = rates.read_trace(shared_file("higgs-activity_time.txt.gz"))
     today = Rates(FOLLOWS.ids, RATES.posts, RATES.reads)
-    found = live.replay(Settings(state_dir=tmp_path), addresses, FOLLOWS, today, policy.Threshold(20), trace, seconds=2.0, probes=200)
+    found = policy_run.replay(Settings(state_dir=tmp_path), addresses, FOLLOWS, today, policy.Threshold(20), trace, seconds=2.0, probes=200)
     assert found["measured"] > 20 and 0.25 < found["predicted"] / found["measured"] < 4
     lag = [n for _, n in found["samples"]]
     assert lag[-1] <= 0 and max(lag) == found["measured"] and list(tmp_path.glob("x_burst*")) == []
@@ -261,8 +262,8 @@ def test_a_replayed_burst_queues_as_a_queue_does(addresses, tmp_path):
 
 def test_live_points_land_on_the_model_s_curve(addresses):
     """The widget of the notebook: a slider draws at once, Measure puts a counted point on the curve; errors are said in place."""
-    from feedlab.lab import book
-    from feedlab.policies.widget import PolicyLab
+    from feedlab.classroom import book
+    from feedlab.classroom.widgets.policy_explorer import PolicyLab
     b = book.begin("t_policies_widget")
     try:
         w = PolicyLab(b, FOLLOWS, Rates.even())

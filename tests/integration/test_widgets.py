@@ -13,8 +13,10 @@ from conftest import until
 from feedlab import db, kafka, pull
 from feedlab.core.check import Verdict
 from feedlab.engines import Addresses
-from feedlab.lab import book, faults, live_run, widgets, world
-from feedlab.lab.widgets.feed_microscope import FEED_MAX, READER
+from feedlab.classroom import book, live_run, widgets
+from feedlab.verify import faults
+from feedlab.lab import world
+from feedlab.classroom.widgets.feed_microscope import FEED_MAX, READER
 
 NAME = "t_widgets"
 ALL = ("threshold", "feed_max", "way", "microscope", "burst", "faults")
@@ -333,7 +335,7 @@ def test_way_replay_adds_nothing(way):
 
 
 def test_way_plays_and_pauses(way, monkeypatch):
-    monkeypatch.setattr("feedlab.lab.widgets.way_of_a_post.PAUSE_S", 30)
+    monkeypatch.setattr("feedlab.classroom.widgets.way_of_a_post.PAUSE_S", 30)
     way.on_play()
     until(lambda: way.seen.outbox == "sent", 10, "the first step")
     way.on_pause()

@@ -6,7 +6,7 @@ import pytest
 from book_parts import WORKBOOK
 from nbclient.exceptions import CellExecutionError
 
-from feedlab.lab import edition, exercises
+from feedlab.classroom import edition, exercises
 
 
 def every(paths):

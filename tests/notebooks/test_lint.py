@@ -7,7 +7,7 @@ import pytest
 from book_parts import BOOKS, FOLDER, ROOT, WORKBOOK
 
 import feedlab
-from feedlab.lab import edition
+from feedlab.classroom import edition
 
 SKELETON = ["Predict", "Run", "Break", "Mend", "Say it in an interview", "Exercises"]
 MODULES: dict[str, list[str]] = {}          # last part -> all modules of that name, for example the bench's and the experiments' `memory`

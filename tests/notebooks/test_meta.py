@@ -8,7 +8,7 @@ import pytest
 from book_parts import FOLDER, ROOT
 from nbclient.exceptions import CellExecutionError
 
-from feedlab.lab import edition
+from feedlab.classroom import edition
 
 # notebook, file, what stands there, what is put in its place, what the failing claim is about
 SEAMS = {

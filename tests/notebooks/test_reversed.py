@@ -10,7 +10,7 @@ import pytest
 from book_parts import BOOKS, FOLDER, checked_outputs
 
 from feedlab import db, kafka, timeline
-from feedlab.lab import edition
+from feedlab.classroom import edition
 
 
 def left_in_engines(addresses) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from feedlab.core import cursor
 from feedlab.core.model import MAX_ID, MAX_MS, START, Entry
 from feedlab.errors import BadInput
-from feedlab.lab.faults import BAD_CURSORS
+from feedlab.verify.faults import BAD_CURSORS
 
 ENTRIES = st.builds(Entry, st.integers(0, MAX_MS), st.integers(0, MAX_ID))
 

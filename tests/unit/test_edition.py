@@ -4,7 +4,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from feedlab.errors import BadInput
-from feedlab.lab import edition
+from feedlab.classroom import edition
 
 
 def code(source, *tags, text="", count=None):

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from feedlab import config, engines
-from feedlab.engines import api, base, checkup, containers, jars, java, procs, yours
+from feedlab.engines import lifecycle, base, checkup, containers, jars, java, procs, external
 from feedlab.engines.base import Probe
 from feedlab.engines.state import State
 from feedlab.errors import BadInput, EngineDown
@@ -78,7 +78,7 @@ def docker(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE", str(tmp_path))
     monkeypatch.setattr(containers, "probe", lambda name, address, timeout=0: Probe("1"))
-    monkeypatch.setattr(api, "probe", lambda name, address, timeout=0: Probe("1"))
+    monkeypatch.setattr(lifecycle, "probe", lambda name, address, timeout=0: Probe("1"))
     return FakeDocker(tmp_path)
 
 
@@ -169,8 +169,8 @@ def test_image_that_cannot_be_pulled(docker, make, monkeypatch):
         engines.up(make(engines="containers"))
     # with `auto` there is one more way
     started = []
-    monkeypatch.setattr(api.Embedded, "up", lambda self, report, cancel: started.append(self.name))
-    monkeypatch.setattr(api, "addresses", lambda s: "there")
+    monkeypatch.setattr(lifecycle.Embedded, "up", lambda self, report, cancel: started.append(self.name))
+    monkeypatch.setattr(lifecycle, "addresses", lambda s: "there")
     assert engines.up(make()) == "there"
     assert sorted(started) == sorted(engines.NAMES)
 
@@ -189,18 +189,18 @@ def test_choice(docker, make, monkeypatch):
     s = make(redis_url="redis://h:1/0")
     state = State(s)
     state.create()
-    assert api.choose(s, state)[0] == {"postgres": "containers", "redis": "yours", "kafka": "containers"}
-    assert set(api.choose(make(engines="embedded"), state)[0].values()) == {"embedded"}
+    assert lifecycle.choose(s, state)[0] == {"postgres": "containers", "redis": "yours", "kafka": "containers"}
+    assert set(lifecycle.choose(make(engines="embedded"), state)[0].values()) == {"embedded"}
     # where the data are, there it stays
     state.write("postgres", source="embedded", port=1)
-    assert api.choose(make(), state)[0] == {"postgres": "embedded", "redis": "containers", "kafka": "containers"}
-    assert api.choose(make(engines="containers"), state)[0]["postgres"] == "containers"
+    assert lifecycle.choose(make(), state)[0] == {"postgres": "embedded", "redis": "containers", "kafka": "containers"}
+    assert lifecycle.choose(make(engines="containers"), state)[0]["postgres"] == "containers"
     docker.answer(info_err="nobody there")
-    ways, passed = api.choose(make(), state)
+    ways, passed = lifecycle.choose(make(), state)
     assert set(ways.values()) == {"embedded"}
     assert len(passed) == 1
     with pytest.raises(EngineDown, match="containers were asked for, but Docker does not answer.*--engines embedded"):
-        api.choose(make(engines="containers"), state)
+        lifecycle.choose(make(engines="containers"), state)
     with pytest.raises(EngineDown, match="PostgreSQL: `--engines yours` needs FEEDLAB_POSTGRES_URL"):
         engines.up(make(engines="yours"))
 
@@ -228,8 +228,8 @@ def test_a_wrong_url_is_one_sentence(make):
 def test_when_nothing_can_serve(make, monkeypatch):
     monkeypatch.setattr(containers, "unavailable", lambda: "no `docker` program is on PATH")
     monkeypatch.setattr(java, "candidates", list)
-    monkeypatch.setattr(api.Postgres, "up", lambda *a: None)
-    monkeypatch.setattr(api.Redis, "up", lambda *a: None)
+    monkeypatch.setattr(lifecycle.Postgres, "up", lambda *a: None)
+    monkeypatch.setattr(lifecycle.Redis, "up", lambda *a: None)
     with pytest.raises(EngineDown) as e:
         engines.up(make())
     text = str(e.value)
@@ -515,7 +515,7 @@ GOOD = ["postgresql://u:p@h1:1,h2:2/x?sslmode=require", "rediss://u:p@h:1/15?soc
                                                ("postgres", "postgresql:///x?host=/tmp"), ("redis", "unix:///tmp/r?db=1"),
                                                ("redis", "redis://h"), ("redis", "redis://h/"), ("postgres", "postgres://h")])
 def test_a_right_form_passes(name, address):
-    assert yours.malformed(name, address) == ""
+    assert external.malformed(name, address) == ""
 
 
 def answering(answer):

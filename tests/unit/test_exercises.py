@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from feedlab.lab.exercises import Wrong, check
+from feedlab.classroom.exercises import Wrong, check
 
 
 def even(x):

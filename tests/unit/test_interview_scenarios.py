@@ -12,7 +12,7 @@ from feedlab.interview.experiments import EXPERIMENTS
 from feedlab.interview.live import WAYS
 from feedlab.interview.quantities import Figures
 from feedlab.interview.scenario import LEVELS, PHASES, RUBRIC, find, read, scenarios
-from feedlab.lab import faults
+from feedlab.verify import faults
 
 ALL = scenarios()
 README = (project_root() / "data" / "scenarios" / "README.md").read_text()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedlab.errors import BadInput
-from feedlab.lab import predictions
-from feedlab.lab.predictions import Kept, Store, checked, number_score, score, sentence
+from feedlab.classroom import predictions
+from feedlab.classroom.predictions import Kept, Store, checked, number_score, score, sentence
 
 NUMBER = st.floats(1e-6, 1e12)
 

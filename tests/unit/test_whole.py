@@ -2,7 +2,7 @@
 import pytest
 
 from feedlab.errors import BadInput
-from feedlab.whole import write
+from feedlab.atomic import write
 
 SAYS = "{path} cannot be written: {why}."
 
