@@ -358,6 +358,8 @@ class Bursts(LiveRun):
         db.set_knobs(self.lab.conn, threshold=self.marks.ceiling)
         self.fans = dict(zip(self.graph.users.tolist(), self.graph.followers.tolist(), strict=True))
         self.on_the_way: dict[int, int] = {}      # post -> ms, of a part of the posts that have readers
+        self.post(self.draw_authors(1)[0])        # a consumer's first fetch takes up to a second: no reader's delay, so before the clock
+        self.lab.drain()
         self.began = self.looked = self.paid = time.monotonic()
         self.due = self.made = 0.0
 

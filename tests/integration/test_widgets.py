@@ -1,6 +1,7 @@
 """Each widget's handlers on live engines, without a browser: exact counts, knobs moved, nothing left behind, errors in the box."""
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -427,13 +428,14 @@ def test_burst_lag_threshold_delay_and_kill(b, monkeypatch):
     w.on_burst()
     assert "Press Start" in w.message.value
     w.on_start()
-    until(lambda: good(w) and len(w.ticks) > 4, 60, "the run")
+    until(lambda: good(w) and sum(t.came > 0 for t in w.ticks) >= 5, 60, "ticks with posts that came")
+    calm = statistics.median(t.delay_ms for t in w.ticks if t.came)
     assert {t.threshold for t in w.ticks} == {400}
     w.size.value = 2_000
     w.on_burst()
     until(lambda: min(t.threshold for t in w.ticks) < 400, 30, "the controller")
     until(lambda: w.ticks[-1].lag < 20 and w.ticks[-1].threshold == 400, 60, "calm again")
-    assert max(t.lag for t in w.ticks) > 30 and max(t.delay_ms for t in w.ticks) > 5 * w.ticks[1].delay_ms
+    assert max(t.lag for t in w.ticks) > 30 and max(t.delay_ms for t in w.ticks) > 5 * calm
     w.on_kill()
     until(lambda: w.run.workers.restarts == 1, 10, "another consumer")
     at = len(w.ticks)
