@@ -35,18 +35,26 @@ def b(addresses, graph):
     yield made
     made.end()
     left = left_of(made.addresses, made.settings.namespace[:16])
+    left += [t.name for t in threading.enumerate() if t.name.startswith("feedlab")]
     assert left == [], left
 
 
+@pytest.fixture(autouse=True)
+def widgets_end_with_their_test():
+    """Also where it fails: what one test leaves running is not the next one's finding."""
+    yield
+    widgets.stop_all()
+
+
 def left_of(a: Addresses, prefix: str) -> list[str]:
-    """Whatever is still there of these namespaces: schemas, keys, topics, processes, threads."""
+    """Whatever is still there of these namespaces: schemas, keys, topics, processes."""
     import redis
     with db.connect(a.postgres_url, "public") as conn:
         found = [f"schema {n}" for n, in conn.execute("select nspname from pg_namespace where starts_with(nspname, %s)", (prefix,))]
     r = redis.Redis.from_url(a.redis_url)
     found += [f"key {k}" for k in r.scan_iter(match=f"{prefix}*", count=1000)]
     found += [f"topic {t}" for t in kafka.admin(a.kafka_bootstrap).list_topics(timeout=10).topics if t.startswith(prefix)]
-    return found + workers(prefix) + [t.name for t in threading.enumerate() if t.name.startswith("feedlab")]
+    return found + workers(prefix)
 
 
 def workers(prefix: str) -> list[str]:
