@@ -13,7 +13,7 @@ endif
 
 export FEEDLAB_ENGINES = $(ENGINES)
 
-.PHONY: lab test bench setup clean help stale
+.PHONY: lab check test soak bench setup clean help stale
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -33,8 +33,17 @@ setup: .venv/made-in  ## the virtual environment alone
 lab: .venv/made-in  ## set up, start the engines, run the demo, open JupyterLab
 	@$(BIN)/feedlab lab $(if $(NO_BROWSER),--no-browser) $(if $(DETACH),--detach)
 
+check: .venv/made-in  ## names, unit tests and core's doctests: a minute, no engine
+	@$(BIN)/ruff check --select F --exclude notebooks .
+	@$(BIN)/python -m pytest -q feedlab/core tests/unit $(ARGS)
+
 test: .venv/made-in  ## every test, on real engines
 	@$(BIN)/python -m pytest -q --durations=15 --nbval-lax --nbval-current-env --nbval-cell-timeout=60 --ignore=notebooks/learner feedlab tests notebooks $(ARGS)
+
+soak: .venv/made-in  ## the long ones: many rounds of kills, 10^5 histories of the protocol's model
+	@$(BIN)/feedlab up
+	@$(BIN)/python tests/contract/model.py 100000
+	@$(BIN)/python -m feedlab.verify.kill_rounds --rounds 50
 
 bench: .venv/made-in  ## every station beside what one would use instead: ratios, about five minutes
 	@$(BIN)/feedlab up

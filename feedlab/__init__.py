@@ -9,7 +9,7 @@ The way of a post, one module a step:
 5. `celebrities`  celeb:{author}:recent, its local copy, the pull flag
 6. `pull`         the SQL answer: the source below every floor, and the oracle that pages are held against
 7. `reader`       one page: sources, lazy merge, filter, hydrate, cursor
-8. `api`          the same over HTTP
+8. `http.app`     the same over HTTP
 """
 
 __version__ = "0.1.0"

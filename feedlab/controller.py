@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from redis.exceptions import RedisError
 
 from . import db, kafka, outbox, repair
+from .addresses import away
 from .core.codec import Event, Names
-from .engines import away
 from .errors import EngineDown
 
 FLAGGED_BELOW = """

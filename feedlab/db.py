@@ -7,6 +7,7 @@ from importlib.resources import files
 import psycopg
 from psycopg import sql
 
+from .addresses import masked
 from .config import Settings
 from .core.snowflake import NODES, Snowflake
 from .errors import BadInput, EngineDown
@@ -35,7 +36,6 @@ def connect(url: str, namespace: str, application: str = "feedlab", timeout_s: i
 
 def _reason(e: Exception, url: str) -> str:
     """The first line of what libpq says (it has host, port and cause), without the password."""
-    from .engines.base import masked        # not at import: engines imports us
     return masked((str(e).strip().splitlines() or ["no reason given"])[0].strip().rstrip("."), url)
 
 

@@ -24,11 +24,11 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message,
 from redis.exceptions import RedisError
 
 from . import celebrities, db, kafka, pull, timeline
+from .addresses import away
 from .config import Settings
 from .core import policy
 from .core.codec import Event, Names, Poison, decode
 from .core.model import Entry
-from .engines import away
 from .errors import EngineDown
 
 FACTS = """

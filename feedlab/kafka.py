@@ -11,7 +11,6 @@ from .core.codec import Names
 from .errors import EngineDown
 
 
-
 def _base(bootstrap: str) -> dict:
     # log_level 2 (critical): a broker that is away is said by us, once, not by librdkafka ten times a second
     return {"bootstrap.servers": bootstrap, "log_level": 2, "reconnect.backoff.max.ms": 1000,

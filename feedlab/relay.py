@@ -13,9 +13,9 @@ import psycopg
 from confluent_kafka import KafkaException
 
 from . import db, kafka
+from .addresses import away
 from .config import Settings
 from .core.codec import Names
-from .engines import away
 
 SLICES = 16      # as in the generated column outbox.slice
 

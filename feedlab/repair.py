@@ -11,7 +11,6 @@ from .core.model import START
 from .errors import NotFound
 from .reader import visible
 
-
 LAPSED = """
     select u from unnest(%s::bigint[]) u left join user_activity a on a.user_id = u
     where a.last_seen_at is null or a.last_seen_at < now() - %s * interval '1 second'"""

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from feedlab import engines, posts
+from feedlab.addresses import Addresses
 from feedlab.config import Settings
 from feedlab.errors import FeedlabError
 from feedlab.fanout import FanOut
-from feedlab.verify.runner import Runner
 from feedlab.lab.session import Lab, open_lab, remove, wipe
-from feedlab.verify.systems import SYSTEMS
 from feedlab.relay import Relay
+from feedlab.verify.runner import Runner
+from feedlab.verify.systems import SYSTEMS
 
 # addresses at which nobody listens
 AWAY = {"FEEDLAB_POSTGRES_URL": "postgresql://u:secret@127.0.0.1:1/x", "FEEDLAB_REDIS_URL": "redis://127.0.0.1:1/0",
@@ -46,7 +47,7 @@ def environment():
 
 
 @pytest.fixture(scope="session")
-def addresses() -> engines.Addresses:
+def addresses() -> Addresses:
     try:
         return engines.up(Settings())
     except FeedlabError as e:

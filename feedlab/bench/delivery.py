@@ -7,9 +7,9 @@ import numpy as np
 import redis
 
 from .. import db, kafka, timeline
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.codec import Event, member
-from ..engines import Addresses
 from ..fanout import FanOut
 from ..lab.session import Lab
 from ..textbook import fanout as textbook

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from .. import repair
+from ..addresses import Addresses
 from ..config import Settings
-from ..engines import Addresses
 from ..lab.graph import from_edges, load_graph
 from ..lab.session import Lab, open_lab, wipe
 

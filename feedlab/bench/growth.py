@@ -2,10 +2,10 @@
 import time
 
 from .. import outbox, pull, timeline
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.codec import Event
 from ..core.model import START, Entry
-from ..engines import Addresses
 from ..relay import Relay
 from .ground import FIRST_ID, FIRST_MS, STEP_MS, fill_outbox, follow, ground, warm
 from .measure import beside_expected, clock, exponent, percentile, rows_read

@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from .. import repair
+from ..addresses import Addresses
 from ..config import Settings, project_root
-from ..engines import Addresses
 from ..errors import BadInput, EngineDown
 from ..lab import world
 from ..lab.demo import DEFAULT_GRAPH

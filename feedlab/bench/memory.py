@@ -4,11 +4,11 @@ import time
 import redis
 
 from .. import timeline
+from ..addresses import Addresses
 from ..config import Settings
 from ..core import cost
 from ..core.codec import Names
 from ..core.model import Entry
-from ..engines import Addresses
 from .ground import FIRST_ID, FIRST_MS, STEP_MS, ground
 from .measure import against, clock, row
 from .scratch import available, own_redis

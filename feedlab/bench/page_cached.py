@@ -4,10 +4,10 @@ import time
 import numpy as np
 
 from .. import celebrities, pull
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.model import START
 from ..db import connect
-from ..engines import Addresses
 from ..lab.session import Lab
 from ..reader import HYDRATE, Reader
 from .ground import fill_posts, follow, ground, warm

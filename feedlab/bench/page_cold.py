@@ -2,10 +2,10 @@
 import numpy as np
 
 from .. import pull
+from ..addresses import Addresses
 from ..config import Settings
 from ..core import cursor
 from ..core.model import START
-from ..engines import Addresses
 from ..reader import HYDRATE, Reader, scroll
 from .ground import fill_posts, follow, ground, warm
 from .measure import clock, interleaved, percentile, row

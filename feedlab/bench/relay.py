@@ -1,8 +1,8 @@
 """Outbox rows a second to acknowledged records, beside a producer that sends the same bytes from memory."""
 from .. import kafka, outbox
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.codec import Event
-from ..engines import Addresses
 from ..relay import Relay
 from .ground import FIRST_ID, FIRST_MS, fill_outbox, ground
 from .measure import Counts, against, clock, counted_sql, interleaved, row

@@ -6,9 +6,9 @@ import numpy as np
 import psutil
 
 from .. import kafka
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.codec import Event
-from ..engines import Addresses
 from ..lab.workers import Workers
 from .delivery import FEED_MAX, FOLLOWERS
 from .ground import fill_posts, follow, ground, warm

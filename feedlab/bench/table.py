@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from .. import __version__, engines
+from ..addresses import Addresses
 from ..config import Settings
-from ..engines import Addresses
 from ..errors import BadInput, EngineDown
 from . import delivery, growth, memory, page_cached, page_cold, relay, scaling, visible, whole_push
 

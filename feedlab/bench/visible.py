@@ -6,9 +6,9 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from .. import db, kafka, outbox, posts
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.codec import Event, member
-from ..engines import Addresses
 from ..lab import trace
 from ..lab.session import Lab
 from ..lab.workers import Workers

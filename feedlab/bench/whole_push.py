@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from .. import outbox
+from ..addresses import Addresses
 from ..config import Settings, project_root
 from ..core.codec import Event
-from ..engines import Addresses
 from ..errors import EngineDown
 from ..fanout import FanOut
 from ..lab import world

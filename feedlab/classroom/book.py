@@ -20,9 +20,9 @@ from filelock import FileLock, Timeout
 
 from .. import config, engines
 from ..errors import BadInput
+from ..lab.session import Lab, remove
 from . import exercises, predictions
 from .workspace import Place
-from ..lab.session import Lab, remove
 
 current: "Book | None" = None      # the open book of this kernel: what %%sql and %%redis speak to
 
@@ -251,7 +251,7 @@ def begin(name: str, **changes) -> Book:
     if in_notebook():
         from IPython import get_ipython
 
-        from .magics import quiet_errors
+        from .in_place import quiet_errors
         quiet_errors(get_ipython())
     return book
 

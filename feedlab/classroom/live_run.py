@@ -17,11 +17,11 @@ from functools import lru_cache
 import numpy as np
 
 from .. import celebrities, controller, db, kafka, outbox, posts, repair
+from ..addresses import Addresses
 from ..config import Settings, project_root
 from ..core import cost
 from ..core.model import Post
 from ..core.snowflake import wall_clock_ms
-from ..engines import Addresses
 from ..errors import Conflict
 from ..lab import world
 from ..lab.demo import DEFAULT_GRAPH

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from ..errors import BadInput
 from ..atomic import write
+from ..errors import BadInput
 
 
 @dataclass(frozen=True)

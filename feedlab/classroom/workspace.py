@@ -3,19 +3,20 @@ experiment of the interview has one."""
 from contextlib import ExitStack
 from pathlib import Path
 
-from .. import config, engines, follows, posts, repair
+from .. import config, follows, posts, repair
+from ..addresses import Addresses
 from ..fanout import FanOut
-from ..relay import Relay
 from ..lab.graph import Graph, load_graph, read_graph
 from ..lab.session import Lab, open_lab
 from ..lab.stations import Stations
 from ..lab.workers import Workers
+from ..relay import Relay
 
 
 class Place:
     """`progress(text, done, total)` is told what takes long. What is opened is closed with `stack`."""
 
-    def __init__(self, settings: config.Settings, addresses: engines.Addresses, progress):
+    def __init__(self, settings: config.Settings, addresses: Addresses, progress):
         self.settings, self.addresses, self.progress = settings, addresses, progress
         self.stack = ExitStack()
         self.lab: Lab | None = None

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from ..errors import FeedlabError
+from .. import addresses
 
 # what Ctrl-C leaves behind, by command
 STANDS = {
@@ -84,20 +84,9 @@ def interrupted(args: list[str]) -> int:
 
 
 def sentence(e: BaseException) -> str | None:
-    """What to tell the user; None for an error that nobody foresaw, whose traceback is then shown."""
-    if isinstance(e, FeedlabError):
-        return re.sub(r"([.?!])\.(?=\s|$)", r"\1", " ".join(str(e).split()))  # a cause may bring its own full stop
-    if hasattr(e, "format_message"):
-        return _usage(e)
-    from ..engines.base import TITLES, VARIABLES, engine_of, short
-
-    if name := engine_of(e):
-        given = os.environ.get(VARIABLES[name], "")
-        return f"{TITLES[name]}: {short(e, given).rstrip('.')}. `feedlab doctor` says what is wrong."
-    if isinstance(e, OSError):
-        about = f"{e.filename}: " if e.filename else ""
-        return f"{about}{e.strerror or e}. `feedlab doctor` looks at the state folder and the disk."
-    return None
+    """What to tell the user, also of a command that was typed wrongly; None for an error that nobody foresaw, whose traceback is then
+    shown."""
+    return _usage(e) if hasattr(e, "format_message") else addresses.sentence(e)
 
 
 def _usage(e) -> str:

@@ -65,9 +65,9 @@ def lab(
 
 def _learner_copies() -> None:
     """The notebooks with blanks, beside the solved ones; where that cannot be written, the lab goes on without them."""
+    from ..classroom.edition import write_learner
     from ..config import project_root
     from ..errors import BadInput
-    from ..classroom.edition import write_learner
     from . import show
     try:
         write_learner(project_root() / "notebooks" / "learner")
@@ -87,8 +87,8 @@ def learner(
 
     A copy that is there already is yours and stays as it is.
     """
-    from ..config import project_root
     from ..classroom.edition import write_learner
+    from ..config import project_root
     from . import show
 
     folder = out if out is not None else project_root() / "notebooks" / "learner"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .. import db, engines
+from ..addresses import Addresses, check_addresses
 from ..config import Settings, settings
 from ..core.codec import Names
-from ..engines import check_addresses
 
 __all__ = ["Store", "check_addresses", "store"]
 
@@ -17,7 +17,7 @@ class Store:
     """PostgreSQL with its tables, and Redis as soon as it is asked for."""
 
     settings: Settings
-    addresses: engines.Addresses
+    addresses: Addresses
     conn: db.Connection
     names: Names
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ..addresses import away
 from .app import PIPELINE, AsJson, Directed, command, file, knob
 
 
@@ -181,13 +182,12 @@ def loop_start(name: str, stop):
 
 def _why(e: BaseException, a) -> str:
     """Host, port, or another program on that port: which is it? Else what the driver said."""
-    from .. import engines
     from ..engines import external
 
     for name in ("postgres", "kafka"):
         if why := external.unreachable(name, a.of(name)):
             return f"{external.TITLES[name]} does not answer: {why}"
-    return engines.away(e, postgres=a.postgres_url, redis=a.redis_url, kafka=a.kafka_bootstrap)
+    return away(e, postgres=a.postgres_url, redis=a.redis_url, kafka=a.kafka_bootstrap)
 
 
 # --- the live knobs --------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ def serve(
     """Step 8: the HTTP API, until Ctrl-C or SIGTERM. X-User-Id says who asks: a stand-in for real authentication."""
     import socket
 
-    from ..http import app
     from .. import db, engines
     from ..config import settings
     from ..errors import BadInput, EngineDown
+    from ..http import app
     from . import show
     from .opened import check_addresses
 

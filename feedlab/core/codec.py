@@ -3,7 +3,7 @@
 One function makes each kind of key, so that a Redis Cluster can get a hash tag in one place.
 """
 import json
-from dataclasses import dataclass, asdict
+from dataclasses import asdict, dataclass
 
 from ..errors import FeedlabError
 from .model import MAX_ID, MAX_MS

@@ -9,10 +9,8 @@
 `up`, `down` and `kill` hold the lock of the state folder, so two commands at once are safe. All raise errors of
 `feedlab.errors` only, each with one sentence that says what to do.
 """
-from .lifecycle import addresses, down, kill, status, up
-from .base import NAMES, Addresses, EngineStatus, masked
+from .base import EngineStatus
 from .checkup import Finding, doctor
-from .external import away, check_addresses
+from .lifecycle import addresses, down, kill, status, up
 
-__all__ = ["NAMES", "Addresses", "EngineStatus", "Finding", "addresses", "away", "check_addresses", "doctor", "down", "kill",
-           "masked", "status", "up"]
+__all__ = ["EngineStatus", "Finding", "addresses", "doctor", "down", "kill", "status", "up"]

@@ -1,32 +1,10 @@
-"""What all ways of getting an engine share: names, the dataclasses of the API, and how an engine is asked whether it is
-well.
+"""How an engine is asked whether it is well, and what `feedlab status` shows of it.
 
 Only the standard library is imported at the top: `import feedlab.engines` must stay far below a second.
 """
-import re
 from dataclasses import asdict, dataclass, replace
-from urllib.parse import unquote
 
-NAMES = ("postgres", "redis", "kafka")
-TITLES = {"postgres": "PostgreSQL", "redis": "Redis", "kafka": "Kafka"}
-FIELDS = {"postgres": "postgres_url", "redis": "redis_url", "kafka": "kafka_bootstrap"}
-VARIABLES = {name: "FEEDLAB_" + field.upper() for name, field in FIELDS.items()}
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Where the three engines answer; what clients connect with."""
-
-    postgres_url: str
-    redis_url: str
-    kafka_bootstrap: str
-
-    def of(self, name: str) -> str:
-        return getattr(self, FIELDS[name])
-
-    def environment(self) -> dict[str, str]:
-        """The variables by which a process of its own finds the same engines."""
-        return {VARIABLES[name]: self.of(name) for name in NAMES}
+from ..addresses import short
 
 
 @dataclass(frozen=True)
@@ -57,68 +35,6 @@ class EngineStatus:
 
     def as_dict(self) -> dict:
         return asdict(self)
-
-
-SECRET = r"(?:ssl)?password"  # what libpq and redis-py call one, as a key of a query or of a conninfo
-# a user and the colon before its password, which ends at the last @ of the word: one with / or # or @ in it must be gone
-# as well. What looks like host:port/database?user=me@server is none.
-_USER = r"(://[^:@/\s]*):(?!\d+(?:,[^@/?\s]*)?(?:/[^@?\s]*)?(?:[?]\S*)?(?:\s|$))"
-
-
-def masked(text: str, *addresses: str) -> str:
-    """An address, or a text in which some stand, without passwords: for the screen, a log, a report.
-
-    `addresses` are those that the text speaks of: a client may quote a part of one, so each secret of theirs goes, too.
-
-    >>> masked("postgresql://u:p@h/x?sslpassword=q"), masked("host=h password='a b' port=1")
-    ('postgresql://u:***@h/x?sslpassword=***', 'host=h password=*** port=1')
-    """
-    for secret in sorted({s for a in addresses for s in _secrets(a)}, key=len, reverse=True):
-        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
-    # key=value first: a value may hold an @, and a quoted one blanks (as libpq reads it, with \ before a quote)
-    text = re.sub(rf"(?i)\b({SECRET}\s*=\s*)('(?:[^'\\]|\\.)*(?:'|$)|[^\s&'\"]+)", r"\1***", text)
-    return re.sub(rf"{_USER}\S*@", r"\1:***@", text)
-
-
-def _secrets(address: str) -> set[str]:
-    """Every password in an address, as typed and as decoded; of one that cannot be parsed, what is where one would be."""
-    found = re.findall(rf"(?i)\b{SECRET}\s*=\s*'((?:[^'\\]|\\.)*)(?:'|$)", address)
-    found += re.findall(rf"(?i)\b{SECRET}\s*=\s*([^\s&'\"]+)", address)
-    if user := re.search(rf"{_USER}(.*)@", address, re.S):
-        found.append(user[2])
-    if "://" not in address and "=" in address:
-        try:
-            from psycopg.conninfo import conninfo_to_dict
-            found += [str(v) for k, v in conninfo_to_dict(address).items() if re.fullmatch(SECRET, k)]
-        except Exception:  # no driver, or no conninfo: what was found as text must do
-            pass
-    # a parser quotes the part that it stumbled over
-    found += [part for one in found for part in re.split(r"[\s/?#@:'\\]+", one)]
-    return {s for one in found for s in (one, unquote(one), re.sub(r"\\(.)", r"\1", one)) if s}
-
-
-def short(error: BaseException | str, *addresses: str) -> str:
-    """First line of an error, at most 200 characters, with no password in it (of `addresses`: see `masked`)."""
-    inner = error.args[0] if isinstance(error, BaseException) and error.args else None
-    # librdkafka's errors print as KafkaError{code=...}; they have a readable text as well
-    text = inner.str() if hasattr(inner, "str") and hasattr(inner, "code") else str(error).strip()
-    text = text or type(error).__name__
-    return masked(" ".join(text.splitlines()[:1]), *addresses)[:200]
-
-
-# first part of the module that an exception's class lives in -> the engine that it speaks of
-_MODULES = {"psycopg": "postgres", "psycopg_pool": "postgres", "redis": "redis", "confluent_kafka": "kafka",
-            "cimpl": "kafka"}
-
-
-def engine_of(error: BaseException) -> str | None:
-    """The engine whose driver raised this, by the module of its class."""
-    if isinstance(error, BufferError):  # a full producer
-        return "kafka"
-    for kind in type(error).__mro__:
-        if name := _MODULES.get(kind.__module__.partition(".")[0]):
-            return name
-    return None
 
 
 def probe(name: str, address: str, timeout: float = 3.0) -> Probe:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from ..addresses import FIELDS, NAMES, TITLES, VARIABLES, short
 from . import containers, jars, java, procs
-from .base import FIELDS, NAMES, TITLES, VARIABLES, short
 from .state import State
 
 LIMIT_S = 9.0

@@ -13,9 +13,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from ..addresses import NAMES, TITLES, masked, short
 from ..errors import EngineDown
 from . import procs
-from .base import NAMES, TITLES, masked, probe, short
+from .base import probe
 
 COMPOSE_FILE = Path(__file__).resolve().parents[2] / "docker-compose.yml"
 PORT_VARIABLES = {"postgres": "FEEDLAB_PG_PORT", "redis": "FEEDLAB_REDIS_PORT", "kafka": "FEEDLAB_KAFKA_PORT"}

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import psutil
 
+from ..addresses import TITLES, masked
 from ..errors import BadInput, EngineDown
 from . import procs
-from .base import TITLES, Probe, masked, probe, with_version
+from .base import Probe, probe, with_version
 from .state import State, usable
 
 START_S = 90  # recovery of PostgreSQL or of a broker after kill -9 takes seconds here; a slow disk gets time as well

@@ -4,9 +4,10 @@ import shutil
 import threading
 from queue import Queue
 
+from ..addresses import FIELDS, NAMES, TITLES, VARIABLES, Addresses, check, masked, short
 from ..errors import BadInput, EngineDown, FeedlabError
-from . import containers, procs, external
-from .base import FIELDS, KAFKA_UNKNOWN, NAMES, TITLES, VARIABLES, Addresses, EngineStatus, Probe, masked, probe, short
+from . import containers, external, procs
+from .base import KAFKA_UNKNOWN, EngineStatus, Probe, probe
 from .embedded import Embedded
 from .kafka_broker import Kafka
 from .postgres import Postgres
@@ -151,7 +152,7 @@ def _check_given(settings) -> None:
     """The form of every address that is given, before anything is started, asked or made: raises BadInput."""
     for name in NAMES:
         if address := getattr(settings, FIELDS[name]):
-            external.check(name, address)
+            check(name, address)
 
 
 def _check_room(state: State) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ..addresses import short
 from ..errors import BadInput, EngineDown
-from .base import short
 
 LOCK_S = 300  # longer than a first start with its download on a slow line: 45 MB in 300 s are 1.2 Mbit/s
 

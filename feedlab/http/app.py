@@ -29,15 +29,15 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from pydantic import BaseModel, ConfigDict, Field
 
 from .. import __version__, db, follows, kafka, posts, timeline
-from . import metrics
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.codec import Names
 from ..core.model import MAX_ID, Page, Post
 from ..core.snowflake import Drawn
-from ..engines import Addresses
 from ..errors import BadInput, Conflict, EngineDown, NotFound
-from .edge import DEADLINE_S, HEADERS_MAX, PROBLEM, Forbidden, StrictRoute, Unauthorized, add_errors, problem
 from ..reader import LIMIT, Reader
+from . import metrics
+from .edge import DEADLINE_S, HEADERS_MAX, PROBLEM, Forbidden, StrictRoute, Unauthorized, add_errors, problem
 
 CONNECTIONS = 16  # to PostgreSQL, and as many requests at a time; the others wait for their turn
 POSTGRES_S = 2.0  # how long a request waits for a connection before it is a 503

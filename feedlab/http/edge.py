@@ -16,8 +16,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from .. import db
-from . import metrics
 from ..errors import BadInput, ClockWentBack, Conflict, EngineDown, FeedlabError, NotFound
+from . import metrics
 
 BODY_MAX = 320 * 1024  # the largest valid post, all of it escaped: 12 bytes for each of 5,000 + 10 x 2,000 characters
 HEADERS_MAX = 32 * 1024  # request line and headers together

@@ -14,23 +14,23 @@ import numpy as np
 import plotly.graph_objects as go
 
 from .. import db, posts, pull, repair, timeline
+from ..addresses import Addresses
+from ..classroom.workspace import Place
 from ..config import Settings
 from ..core import cost
 from ..core import cursor as cursors
 from ..core.check import Posted
 from ..core.codec import member
 from ..core.model import MAX_MS, START
-from ..engines import Addresses
-from ..verify import faults
 from ..draw import plots
 from ..lab import world
 from ..lab.graph import Graph, from_edges, load_graph
-from ..classroom.workspace import Place
-from ..verify.runner import Runner
 from ..lab.session import Lab
-from ..verify.systems import SYSTEMS
 from ..reader import scroll
 from ..textbook import cursor as t_cursor
+from ..verify import faults
+from ..verify.runner import Runner
+from ..verify.systems import SYSTEMS
 
 Said = tuple[str, dict[str, float | str], go.Figure]
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import ipywidgets as w
 
-from ..config import Settings, settings as read_settings
+from ..config import Settings
+from ..config import settings as read_settings
 from ..errors import FeedlabError
 from . import experiments, names, scorecard, words
 from .engine import HINT_COST, Interview, begin

@@ -16,14 +16,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from .. import celebrities, db, engines, posts, repair, timeline
+from ..addresses import Addresses
 from ..config import Settings
 from ..core import cost, policy
 from ..core.model import Entry
 from ..errors import BadInput
+from ..policies.simulate import Costs
 from .graph import from_edges, load_graph
 from .session import open_lab, remove
 from .stations import Stations
-from ..policies.simulate import Costs
 
 FILE = "calibration.json"
 SMALL, LARGE = 10, 2_000          # followers of the two kinds of authors
@@ -75,7 +76,7 @@ class Meter:
 
 
 @contextmanager
-def scratch(settings: Settings, addresses: engines.Addresses, name: str, **changes):
+def scratch(settings: Settings, addresses: Addresses, name: str, **changes):
     """A Lab on an empty namespace that is removed afterwards, also after Ctrl-C."""
     s = settings.model_copy(update={"namespace": f"x_{name}_{os.getpid()}", "partitions": 2, "local_copy_s": 0.0, "trace_s": 0} | changes)
     with open_lab(s, addresses) as lab:
@@ -94,7 +95,7 @@ def handle(at: Stations, wanted: int, what: str = "records", timeout_s: float = 
             raise BadInput(f"only {done} of {wanted} {what} were handled in {timeout_s:.0f} s.")
 
 
-def run(settings: Settings, addresses: engines.Addresses, progress: Callable = lambda text, done=None, total=None: None,
+def run(settings: Settings, addresses: Addresses, progress: Callable = lambda text, done=None, total=None: None,
         scale: float = 1.0) -> Calibration:
     """Measure, and store beside the engines' state. `scale` < 1 measures less, for tests. Raises EngineDown, BadInput."""
     began, n = time.monotonic(), lambda count: max(2, int(count * scale))

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from redis.exceptions import RedisError
 
 from .. import db, engines, kafka, posts, pull, repair
+from ..addresses import Addresses, away
 from ..config import Settings, project_root
 from ..core.snowflake import Drawn, wall_clock_ms
 from ..errors import BadInput, Conflict, EngineDown
@@ -43,7 +44,7 @@ def _say(text: str, done: int | None = None, total: int | None = None) -> None:
 class Demo:
     """One run. `say(text, done, total)` gets a line, or a stage with how far it is."""
 
-    def __init__(self, settings: Settings, addresses: engines.Addresses, say: Callable = _say):
+    def __init__(self, settings: Settings, addresses: Addresses, say: Callable = _say):
         self.settings, self.addresses, self.say = settings, addresses, say
         self.lab: Lab | None = None
         self.samples: list[dict] = []
@@ -68,7 +69,7 @@ class Demo:
                     raise EngineDown(f"gave up after {PATIENCE_S} s: {str(e).splitlines()[0]}") from None
                 if not told:
                     a = self.addresses
-                    why = engines.away(e, postgres=a.postgres_url, redis=a.redis_url, kafka=a.kafka_bootstrap)
+                    why = away(e, postgres=a.postgres_url, redis=a.redis_url, kafka=a.kafka_bootstrap)
                     self.say(f"waiting, since {why} (`feedlab up` brings an engine back)")
                 told = True
                 if isinstance(e, db.AWAY):
@@ -174,7 +175,7 @@ class Demo:
                 "used_bytes": r.info("memory")["used_memory"] - self.used_before}
 
 
-def run(settings: Settings, addresses: engines.Addresses, *, graph: Path | str | None = None, directed: bool | None = None,
+def run(settings: Settings, addresses: Addresses, *, graph: Path | str | None = None, directed: bool | None = None,
         posts: int = 2_000, threshold: int | None = None, feed_max: int | None = None, seed: int = 1, sample: int = 100,
         report: Path | str | None = None, say: Callable = _say) -> dict:
     """Run the demo in the settings' namespace, which is emptied first and left filled, to be looked at. The result is what
@@ -215,7 +216,7 @@ def run(settings: Settings, addresses: engines.Addresses, *, graph: Path | str |
 
 
 @contextmanager
-def _alone(settings: Settings, addresses: engines.Addresses):
+def _alone(settings: Settings, addresses: Addresses):
     """One demo at a time in a namespace: it is emptied at the start. Raises Conflict when another is at it."""
     lock = db.connect(addresses.postgres_url, settings.namespace, "feedlab demo")
     try:                # should PostgreSQL be killed meanwhile, the lock goes with the connection, and that is all

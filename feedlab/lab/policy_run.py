@@ -12,19 +12,20 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import celebrities, engines, kafka, repair
+from .. import celebrities, kafka, repair
+from ..addresses import Addresses
 from ..config import Settings
 from ..core import cost, policy
 from ..core.codec import Event
 from ..core.policy import PULL, PUSH, SKIP, Edges, Policy, Rates
 from ..errors import BadInput
-from .graph import load_graph
-from .workers import Workers
 from ..policies import files
-from .calibrate import Meter, Stations, scratch
 from ..policies.graphs import Follows, to_graph
 from ..policies.rates import Trace
 from ..policies.simulate import Costs, population, tally
+from .calibrate import Meter, Stations, scratch
+from .graph import load_graph
+from .workers import Workers
 
 EDGES_MAX = 2_000_000       # loaded into PostgreSQL: about 20 s
 
@@ -77,7 +78,7 @@ class Expected:
         return posts * c.post_s + self.pushed * c.delivery_s + self.pulled_posts * c.flag_s + self.walked * c.walk_s
 
 
-def check(settings: Settings, addresses: engines.Addresses, follows: Follows, rates: Rates, rule: Policy, costs: Costs, *,
+def check(settings: Settings, addresses: Addresses, follows: Follows, rates: Rates, rule: Policy, costs: Costs, *,
           posts: int = 500, pages: int = 300, feed_max: int = 500, seed: int = 1, settled: bool = False,
           progress: Callable = lambda text, done=None, total=None: None) -> list[dict]:
     """Run it. `settled`: pages are read as if every author had posted once, so that all flags that will be up are up. Raises BadInput
@@ -154,7 +155,7 @@ def _share(weight: np.ndarray) -> np.ndarray:
 
 # --- a burst ------------------------------------------------------------------------------------------------------------------------------
 
-def replay(settings: Settings, addresses: engines.Addresses, follows: Follows, rates: Rates, rule: Policy, trace: Trace, *, seed: int = 1,
+def replay(settings: Settings, addresses: Addresses, follows: Follows, rates: Rates, rule: Policy, trace: Trace, *, seed: int = 1,
            load: float = 4.0, seconds: float = 10.0, probes: int = 1_000,
            progress: Callable = lambda text, done=None, total=None: None) -> dict:
     """Send the trace's busiest stretch into Kafka, at such a speed that its peak is `load` times what the consumer can do, and hold the

@@ -11,7 +11,7 @@ from html import escape
 from numbers import Real
 from pathlib import Path
 
-from ..engines import masked
+from ..addresses import masked
 from ..draw import document, plots
 
 ARTICLE_BYTES = 60  # bytes an entry as the article assumes (fault F11)

@@ -11,6 +11,7 @@ import redis
 from confluent_kafka.admin import AdminClient
 
 from .. import db, engines, kafka, timeline
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.codec import Names
 from ..core.model import Page
@@ -22,7 +23,7 @@ from ..reader import Reader
 @dataclass
 class Lab:
     settings: Settings
-    addresses: engines.Addresses
+    addresses: Addresses
     conn: psycopg.Connection
     redis: redis.Redis
     admin: AdminClient
@@ -44,7 +45,7 @@ class Lab:
 
 
 @contextmanager
-def open_lab(settings: Settings, addresses: engines.Addresses | None = None, create: bool = True):
+def open_lab(settings: Settings, addresses: Addresses | None = None, create: bool = True):
     """A Lab on engines that are up; schema and topics are made if missing, unless it is opened only to be wiped. Raises EngineDown."""
     addresses = addresses or engines.addresses(settings)
     conn = db.connect(addresses.postgres_url, settings.namespace)
@@ -64,7 +65,7 @@ def open_lab(settings: Settings, addresses: engines.Addresses | None = None, cre
         conn.close()
 
 
-def remove(settings: Settings, addresses: engines.Addresses) -> None:
+def remove(settings: Settings, addresses: Addresses) -> None:
     """`wipe` a namespace, whether there is anything in it or not; nothing is made first."""
     with open_lab(settings, addresses, create=False) as lab:
         wipe(lab)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .. import kafka, relay
+from ..addresses import Addresses
 from ..config import Settings
-from ..engines import Addresses
 from ..errors import EngineDown
 
 KINDS = ("relay", "fanout")

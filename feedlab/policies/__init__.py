@@ -5,7 +5,5 @@
     simulate    what a policy costs on them: every edge, or classes of alike ones
     bursts      lag, freshness and fairness over time
     files       policy.toml, which the fan-out consumer loads
-    calibrate   what a delivery and a pull cost on the engines that are up
-    live        prediction against the real pipeline
     report      the page to hand on
 """

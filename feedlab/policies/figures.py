@@ -5,7 +5,6 @@ from ..draw import plots
 from ..draw.plots import BLUE, GREEN, ORANGE, VERMILLION
 from .simulate import Costs, Outcome
 
-
 SHORT = {"cost of a delivery (H), or posts a day": "H or posts", "cost of a pull (L), or reads a day": "L or reads",
          "the time that the largest author may take": "time allowed"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from .. import __version__
 from ..draw import document
-from . import figures, study
 from ..lab.calibrate import Calibration
+from . import figures, study
 from .study import Study
 
 COLUMNS = (

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..addresses import Addresses
 from ..config import Settings
 from ..core.check import Report
-from ..engines import Addresses
 from ..errors import BadInput
 from . import faults
 from .histories import DISRUPTIONS, History, random_history

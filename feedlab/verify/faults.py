@@ -1,6 +1,6 @@
 """The fault catalogue: F1 to F12 of the design as printed, and the kinds behind the field's reports, each callable by name.
 
-    from feedlab.lab import faults
+    from feedlab.verify import faults
     faults.run("F3")          # both systems on live engines, the same history, side by side
     faults.CATALOGUE["F3"].history.steps
 
@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 import psycopg
 
 from .. import db, follows
+from ..addresses import Addresses
 from ..config import Settings, settings
 from ..core import cursor
 from ..core.check import Verdict
-from ..engines import Addresses
 from ..errors import BadInput
+from ..lab.session import open_lab
 from ..textbook import cursor as t_cursor
 from ..textbook import follows as t_follows
 from .histories import History
 from .runner import Runner
-from ..lab.session import open_lab
 from .systems import SYSTEMS
 
 LOST = ("missing", "ended early")

@@ -20,14 +20,15 @@ from confluent_kafka import KafkaException
 from redis.exceptions import RedisError
 
 from .. import controller, db, engines, follows, kafka, outbox, posts, pull, repair, timeline
+from ..addresses import FIELDS, Addresses
 from ..config import Settings
 from ..core import check, cursor
 from ..core.check import Deleted, Followed, History, Knob, Posted, Read, Unfollowed
 from ..core.snowflake import Drawn
 from ..errors import BadInput, EngineDown, NotFound
-from ..reader import Reader, scroll
 from ..lab.session import open_lab, wipe
 from ..lab.workers import KINDS, Workers
+from ..reader import Reader, scroll
 
 TARGETS = ("relay", "fanout", "redis", "kafka", "postgres")
 AWAY = (*db.AWAY, RedisError, KafkaException, EngineDown)
@@ -89,7 +90,7 @@ class _Hand:
 class Rounds:
     """One run: the threads, what they record, and the rounds. `run` below is how it is called."""
 
-    def __init__(self, settings: Settings, addresses: engines.Addresses, seed: int, say: Callable):
+    def __init__(self, settings: Settings, addresses: Addresses, seed: int, say: Callable):
         self.settings, self.addresses, self.seed, self.say = settings, addresses, seed, say
         self.rng = random.Random(f"{seed} kills")
         self.over = threading.Event()
@@ -475,7 +476,7 @@ class Rounds:
 
 def run(
     settings: Settings,
-    addresses: engines.Addresses,
+    addresses: Addresses,
     rounds: int = 3,
     seed: int = 1,
     targets: Sequence[str] = TARGETS,
@@ -495,7 +496,7 @@ def run(
     for t in targets:
         if t not in TARGETS:
             raise BadInput(f"{t!r} cannot be killed; the targets are: {', '.join(TARGETS)}")
-        if t not in KINDS and getattr(settings, engines.base.FIELDS[t]):
+        if t not in KINDS and getattr(settings, FIELDS[t]):
             raise BadInput(
                 f"{t} is yours (its URL is set), and feedlab never stops what is yours. Leave it out of the targets."
             )

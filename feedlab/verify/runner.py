@@ -8,16 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .. import db, kafka, outbox, posts, pull, repair
+from ..addresses import Addresses
 from ..celebrities import LocalCopies
 from ..config import Settings
-from ..core import check, cursor as cursors
+from ..core import check
+from ..core import cursor as cursors
 from ..core.codec import Event
 from ..core.model import Entry, Page, Post
 from ..core.snowflake import EPOCH_MS, Snowflake
-from ..engines import Addresses
 from ..errors import ClockWentBack, FeedlabError
-from .histories import History
 from ..lab.session import Lab, open_lab
+from .histories import History
 from .systems import System, committed_lag
 
 # Histories begin in the very millisecond in which ids pass 10^17: node BOUNDARY makes ids of 18 digits in it, the node below of 17.

@@ -4,11 +4,11 @@ from types import ModuleType
 
 from .. import fanout, follows, kafka, outbox, pull, reader, relay, timeline
 from ..core.model import START
+from ..lab.session import Lab
 from ..textbook import fanout as t_fanout
 from ..textbook import follows as t_follows
 from ..textbook import reader as t_reader
 from ..textbook import relay as t_relay
-from ..lab.session import Lab
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 from pathlib import Path
 
 import nbformat
-
 from conftest import until
 
 ROOT = Path(__file__).resolve().parents[2]

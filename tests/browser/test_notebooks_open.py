@@ -5,7 +5,6 @@ import shutil
 import urllib.request
 
 import pytest
-
 from browser_parts import ARTIFACTS, ROOT, Watched, scroll_through
 from conftest import until
 

@@ -2,9 +2,9 @@
 change. One notebook with all six, one kernel; after a reload and after scrolling they are still there."""
 import pytest
 import redis
-
 from browser_parts import ARTIFACTS, Watched, menu, notebook, open_notebook, press, push, scroll_through, title, traces
 from conftest import until
+
 from feedlab import db, relay
 
 ALL = ("threshold", "feed_max", "way", "microscope", "burst", "faults")

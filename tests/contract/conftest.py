@@ -1,6 +1,5 @@
 """Runners of histories, one a system, kept over the tests of a module."""
 import pytest
-
 from conftest import kept_runners
 
 

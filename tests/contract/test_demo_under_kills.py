@@ -5,8 +5,8 @@ import threading
 
 import psutil
 import pytest
-
 from conftest import shared_file
+
 from feedlab import engines
 from feedlab.config import Settings
 from feedlab.lab import demo

@@ -22,22 +22,22 @@ from urllib.parse import quote
 import httpx
 import pytest
 import redis
+from conftest import until
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from conftest import until
-from feedlab.http import app
 from feedlab import celebrities, db, follows, kafka, outbox, posts, pull, reader, repair, timeline
 from feedlab.config import Settings
 from feedlab.core.codec import Event, member
 from feedlab.core.snowflake import EPOCH_MS, Drawn, Snowflake
 from feedlab.errors import ClockWentBack
+from feedlab.http import app
+from feedlab.lab.session import open_lab, wipe
+from feedlab.relay import LOCK
 from feedlab.verify import faults
 from feedlab.verify.histories import History
 from feedlab.verify.runner import Killed, Runner, Tap
-from feedlab.lab.session import open_lab, wipe
 from feedlab.verify.systems import SYSTEMS
-from feedlab.relay import LOCK
 
 A, B, C, K, D, FANS = 1, 2, 3, 4, 5, (6, 7, 8)
 NUMBERS = """

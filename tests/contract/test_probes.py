@@ -1,8 +1,8 @@
 """F9, F11 and F12 by name, and what a notebook prints."""
+import pytest
+
 from feedlab.errors import BadInput
 from feedlab.verify import faults
-
-import pytest
 
 
 def test_a_malformed_cursor(addresses):

@@ -1,6 +1,7 @@
 """The same steps drawn by hypothesis, which shrinks what fails by itself: each example is one history on live engines."""
 import pytest
-from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from feedlab.verify.histories import KINDS, History

@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 import httpx
 import psycopg
 import pytest
+from conftest import fresh_lab, until
 from prometheus_client.parser import text_string_to_metric_families
 
-from conftest import fresh_lab, until
-from feedlab.http import app, edge, metrics
 from feedlab import db
 from feedlab.config import Settings
 from feedlab.core.model import MAX_ID
+from feedlab.http import app, edge, metrics
 
 LAB = {"feed_max": 5, "threshold": 1_000}
 PROBLEM = "application/problem+json"

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 import pytest
-
 from conftest import fresh_lab, running, until
-from feedlab.http import app
+
 from feedlab import pull
-from feedlab.engines import Addresses
+from feedlab.addresses import Addresses
+from feedlab.http import app
 
 PROBLEM = "application/problem+json"
 

@@ -20,10 +20,10 @@ import schemathesis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from feedlab.http import app, edge
+from feedlab.addresses import Addresses
 from feedlab.config import Settings
 from feedlab.core.model import MAX_ID, MAX_MS
-from feedlab.engines import Addresses
+from feedlab.http import app, edge
 
 LAB = {"feed_max": 5, "threshold": 3}
 QUICK = settings(

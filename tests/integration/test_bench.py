@@ -41,7 +41,6 @@ def test_each_station_gives_rows_that_can_be_read(run, name):
 
 def test_nothing_is_left_of_a_station(run, addresses):
     import psycopg
-
     import redis
     run("delivery"), run("page")
     with psycopg.connect(addresses.postgres_url) as conn:

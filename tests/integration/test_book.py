@@ -6,8 +6,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from feedlab import db, posts, pull
-from feedlab.errors import BadInput, FeedlabError
 from feedlab.classroom import book, magics
+from feedlab.errors import BadInput, FeedlabError
 from feedlab.lab.session import open_lab
 
 

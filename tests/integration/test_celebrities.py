@@ -4,8 +4,8 @@ import random
 import threading
 
 import pytest
-
 from conftest import add_users
+
 from feedlab import celebrities, db, follows, posts, pull, timeline
 from feedlab.celebrities import HEAD, LocalCopies
 from feedlab.core.model import NO_FLOOR, START, Entry, Timeline

@@ -10,7 +10,6 @@ import urllib.request
 
 import psutil
 import pytest
-
 from conftest import until
 
 FEEDLAB = [sys.executable, "-m", "feedlab"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from io import StringIO
 
 import pytest
-
 from conftest import until
+
 from feedlab.cli import run
 
 LAB = {"feed_max": 50, "threshold": 5}

@@ -15,7 +15,8 @@ import pytest
 import redis
 
 from feedlab import config, engines
-from feedlab.engines import lifecycle, base
+from feedlab.addresses import NAMES, VARIABLES
+from feedlab.engines import lifecycle
 from feedlab.engines.state import State
 from feedlab.errors import BadInput, EngineDown
 
@@ -37,7 +38,7 @@ def ours(settings) -> list[psutil.Process]:
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     with pytest.MonkeyPatch.context() as m:
-        for variable in base.VARIABLES.values():
+        for variable in VARIABLES.values():
             m.delenv(variable, raising=False)
         # a space and a comma: the broker takes a comma in `log.dirs` for two folders
         s = config.settings(state_dir=tmp_path_factory.mktemp("eng") / "a lab, mine", engines="embedded")
@@ -112,7 +113,7 @@ def test_only_this_machine_and_only_with_the_password(settings, addresses):
 
 def test_status_is_json_and_hides_the_password(settings, addresses):
     rows = json.loads(json.dumps([s.as_dict() for s in engines.status(settings)]))
-    assert [(r["name"], r["source"], r["healthy"]) for r in rows] == [(n, "embedded", True) for n in engines.NAMES]
+    assert [(r["name"], r["source"], r["healthy"]) for r in rows] == [(n, "embedded", True) for n in NAMES]
     assert all(r["version"][0].isdigit() and r["memory_bytes"] > 1e6 and r["pid"] for r in rows)
     password = addresses.postgres_url.split(":")[2].split("@")[0]
     assert password not in json.dumps(rows)
@@ -122,7 +123,7 @@ def test_status_is_json_and_hides_the_password(settings, addresses):
 
 def test_kill_9_of_all_three(settings, addresses):
     name = store(addresses)
-    for engine in engines.NAMES:
+    for engine in NAMES:
         engines.kill(settings, engine)
     with pytest.raises(EngineDown, match=r"PostgreSQL at .* does not run.*feedlab up"):
         engines.addresses(settings)
@@ -147,7 +148,7 @@ def test_down_keeps_all_data_and_foreign_processes(settings, addresses):
     stranger = subprocess.Popen(["sleep", "60"], cwd="/", **who)
     try:
         state = State(settings)
-        for engine in engines.NAMES:
+        for engine in NAMES:
             state.write(engine, pid=stranger.pid)
         data = state.dir / "postgres/data"
         (data / "postmaster.pid").write_text(f"{stranger.pid}\n{data}\n0\n1\n\n*\n0 0\n")
@@ -194,7 +195,7 @@ def test_two_ups_at_once_in_two_processes(settings, addresses):
     told = [p.communicate(timeout=90) for p in both]
     assert [out.strip() for out, _ in told] == [addresses.postgres_url] * 2, told
     assert sum("Kafka: up in" in err for _, err in told) == 1  # one started it, the other waited
-    for engine in engines.NAMES:
+    for engine in NAMES:
         assert lifecycle.embedded(engine, State(settings)).main_process() is not None
 
 
@@ -217,14 +218,14 @@ def test_a_taken_port_is_given_up(settings):
     engines.down(settings)
     squatters = []
     try:
-        for engine in engines.NAMES:
+        for engine in NAMES:
             port = int(before.of(engine).rsplit(":", 1)[1].split("/")[0])
             squatters.append(socket.create_server(("127.0.0.1", port)))
         assert "is used by" in [f for f in engines.doctor(settings) if f.topic == "ports"][0].text
         said = []
         after = engines.up(settings, said.append)
         assert sum("has been taken by another program" in line for line in said) == 3
-        assert all(after.of(n) != before.of(n) for n in engines.NAMES)
+        assert all(after.of(n) != before.of(n) for n in NAMES)
     finally:
         for s in squatters:
             s.close()

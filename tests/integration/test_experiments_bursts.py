@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from feedlab import controller
-from feedlab.core.codec import Names
-from feedlab.errors import BadInput, EngineDown
 from feedlab.classroom import book
-from feedlab.lab import world
 from feedlab.classroom.chapters import bursts
 from feedlab.classroom.chapters.bursts import Behind, Run
+from feedlab.core.codec import Names
+from feedlab.errors import BadInput, EngineDown
+from feedlab.lab import world
 
 USERS = 150
 MARKS = controller.Marks(high=15, low=3, floor=5, ceiling=128, patience_s=1)

@@ -7,11 +7,11 @@ import pytest
 
 from feedlab import celebrities, db, pull, timeline
 from feedlab.celebrities import HEAD
-from feedlab.core.codec import member
-from feedlab.errors import NotFound
 from feedlab.classroom import book
 from feedlab.classroom.chapters import celebrities as celebrity
 from feedlab.classroom.chapters.celebrities import CELEBRITY, Herd, Watched, key_reads, resp_bytes
+from feedlab.core.codec import member
+from feedlab.errors import NotFound
 
 READERS, POSTS = 30, 120
 

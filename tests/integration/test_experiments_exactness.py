@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 
 from feedlab import celebrities, reader, timeline
-from feedlab.errors import BadInput
 from feedlab.classroom import book as books
 from feedlab.classroom.chapters import exactness
+from feedlab.errors import BadInput
 from feedlab.verify.histories import KINDS, History, random_history
 
 SEED = 6      # of its first histories the textbook gets some wrong

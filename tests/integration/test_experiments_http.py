@@ -5,10 +5,10 @@ import logging
 import pytest
 
 from feedlab import pull
-from feedlab.core import cursor
 from feedlab.classroom import book
-from feedlab.verify import faults
 from feedlab.classroom.chapters import api
+from feedlab.core import cursor
+from feedlab.verify import faults
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from feedlab.classroom import book
-from feedlab.lab import world
 from feedlab.classroom.chapters import hybrid
+from feedlab.lab import world
 
 THRESHOLDS = [1_000, 40, 20, 10]
 

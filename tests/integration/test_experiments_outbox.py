@@ -6,11 +6,11 @@ import pytest
 from conftest import until
 
 from feedlab import db, kafka, outbox, posts, pull
-from feedlab.core.codec import Event, member
-from feedlab.errors import EngineDown, FeedlabError
 from feedlab.classroom import book
 from feedlab.classroom.chapters import outbox as x
 from feedlab.classroom.chapters.outbox import Contended, Crash
+from feedlab.core.codec import Event, member
+from feedlab.errors import EngineDown, FeedlabError
 
 SYSTEMS = ("textbook", "ours")
 READER, AUTHORS = 0, [1, 2, 3]

@@ -1,11 +1,11 @@
 """What the notebook on cursor and merge runs: counts that hold at every run, figures whose titles say them, bad input in a sentence."""
 import pytest
 
+from feedlab.classroom import book as books
+from feedlab.classroom.chapters import cursor_and_merge
 from feedlab.core.merge import merge
 from feedlab.core.model import START, Entry
 from feedlab.errors import BadInput
-from feedlab.classroom import book as books
-from feedlab.classroom.chapters import cursor_and_merge
 
 
 @pytest.fixture(scope="module")

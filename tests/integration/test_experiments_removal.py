@@ -2,9 +2,9 @@
 import pytest
 
 from feedlab import follows
-from feedlab.errors import BadInput
 from feedlab.classroom import book as books
 from feedlab.classroom.chapters import delete_follow_unfollow
+from feedlab.errors import BadInput
 
 
 @pytest.fixture(scope="module")

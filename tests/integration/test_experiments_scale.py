@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-
 from conftest import running
+
 from feedlab import posts
+from feedlab.classroom.chapters import requirements_and_scale
 from feedlab.config import project_root
 from feedlab.core import cost
 from feedlab.core.cost import Sheet
-from feedlab.classroom.chapters import requirements_and_scale
 from feedlab.lab.graph import from_edges, load_graph
 from feedlab.lab.world import Activity
 

@@ -3,10 +3,10 @@
 import pytest
 
 from feedlab import pull
-from feedlab.core.cost import Sheet
-from feedlab.core.model import START, Entry
 from feedlab.classroom import book
 from feedlab.classroom.chapters import when_not_to
+from feedlab.core.cost import Sheet
+from feedlab.core.model import START, Entry
 
 EACH = 60
 

@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 
 from feedlab import db, pull
+from feedlab.classroom.chapters import data_model
 from feedlab.core.model import START
 from feedlab.core.snowflake import parts
 from feedlab.errors import BadInput
-from feedlab.classroom.chapters import data_model
 
 LAB = {"feed_max": 500, "threshold": 10_000}
 SMALL = {"authors": 200, "each": 40, "followees": 20, "busy": 3_000, "fans": 2_000}

@@ -9,8 +9,8 @@ import pytest
 import redis
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from confluent_kafka.admin import NewPartitions
-
 from conftest import add_users, running, until
+
 from feedlab import celebrities, db, fanout, follows, kafka, outbox, posts, pull, timeline
 from feedlab.core.codec import Event
 from feedlab.core.model import Entry

@@ -6,8 +6,8 @@ import threading
 import time
 
 import pytest
-
 from conftest import add_users, running
+
 from feedlab import db, follows, posts, pull, reader, timeline
 from feedlab.core.codec import decode
 from feedlab.errors import Conflict, NotFound

@@ -4,16 +4,16 @@ import json
 import threading
 
 import pytest
-
 from conftest import kept_runners
+
 from feedlab import db, kafka
 from feedlab.config import Settings
 from feedlab.errors import Conflict, EngineDown
 from feedlab.interview import experiments, live
 from feedlab.interview.experiments import EXPERIMENTS, Found, run
 from feedlab.interview.scenario import scenarios
-from feedlab.verify import faults
 from feedlab.timeline import client
+from feedlab.verify import faults
 
 SETTINGS = Settings(namespace="t_iv")
 USED = sorted({e for s in scenarios().values() for e in s.experiments})

@@ -6,8 +6,8 @@ import time
 
 import pytest
 from confluent_kafka import KafkaException
-
 from conftest import add_users, until
+
 from feedlab import kafka, outbox, posts
 from feedlab.core.codec import Event, Names
 from feedlab.errors import EngineDown

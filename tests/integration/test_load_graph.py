@@ -5,8 +5,8 @@ import threading
 
 import numpy as np
 import pytest
-
 from conftest import shared_file
+
 from feedlab import db, follows
 from feedlab.errors import BadInput
 from feedlab.lab.graph import from_edges, load_graph, read_graph

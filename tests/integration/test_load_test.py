@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import psutil
 import pytest
-
 from conftest import fresh_lab, shared_file, until
-from feedlab.http import app
+
 from feedlab import db
 from feedlab.bench import load
 from feedlab.config import Settings
 from feedlab.errors import BadInput
+from feedlab.http import app
 from feedlab.lab.graph import from_edges, load_graph
 
 SETTINGS = Settings(namespace="t_load", partitions=2)

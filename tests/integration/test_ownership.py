@@ -1,8 +1,8 @@
 """What is not ours is never written to nor removed: a name proves nothing."""
 import psycopg
 import pytest
-
 from conftest import fresh_lab
+
 from feedlab import db
 from feedlab.config import Settings, settings
 from feedlab.errors import BadInput, Conflict

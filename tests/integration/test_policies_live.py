@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import fresh_lab, running, shared_file, until
 from redis.exceptions import RedisError
 
-from conftest import fresh_lab, running, shared_file, until
 from feedlab import db, pull, repair, timeline
 from feedlab.config import Settings
 from feedlab.core import cost, policy
@@ -21,9 +21,9 @@ from feedlab.core.model import Entry
 from feedlab.core.policy import Rates
 from feedlab.core.snowflake import Snowflake
 from feedlab.engines.redis_server import program
+from feedlab.lab import calibrate, policy_run
 from feedlab.lab.graph import from_edges, load_graph
 from feedlab.lab.workers import Workers
-from feedlab.lab import calibrate, policy_run
 from feedlab.policies import files, graphs, rates
 from feedlab.policies.simulate import Costs
 from feedlab.posts import create

@@ -2,8 +2,8 @@
 
 import psycopg
 import pytest
-
 from conftest import add_users, running, until
+
 from feedlab import db, outbox, posts, pull
 from feedlab.core import snowflake
 from feedlab.core.codec import Event, decode

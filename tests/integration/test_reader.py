@@ -10,8 +10,8 @@ import threading
 
 import pytest
 import redis
-
 from conftest import add_users, until
+
 from feedlab import db, follows, posts, pull, timeline
 from feedlab.core.model import MAX_MS, START, Entry
 from feedlab.core.snowflake import Drawn

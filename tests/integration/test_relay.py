@@ -9,8 +9,8 @@ from collections import Counter
 import psycopg
 import pytest
 from confluent_kafka import TopicPartition
-
 from conftest import add_users, running, until
+
 from feedlab import db, follows, kafka, outbox, posts
 from feedlab.core.codec import Event, decode
 from feedlab.relay import Relay

@@ -4,8 +4,8 @@ import json
 import threading
 
 import pytest
-
 from conftest import fresh_lab
+
 from feedlab import db, fanout, posts, pull, reader, relay
 from feedlab.core.model import Entry
 from feedlab.errors import BadInput

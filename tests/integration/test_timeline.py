@@ -7,10 +7,10 @@ import time
 
 import pytest
 import redis
+from conftest import until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import until
 from feedlab import timeline
 from feedlab.core.codec import Names, member
 from feedlab.core.model import NO_FLOOR, START, Entry, Timeline

@@ -2,8 +2,8 @@
 import json
 
 import pytest
-
 from conftest import add_users, running, until
+
 from feedlab import follows, posts
 from feedlab.errors import NotFound
 from feedlab.lab.trace import trace

@@ -2,8 +2,8 @@
 import random
 
 import pytest
-
 from conftest import add_users, running
+
 from feedlab import follows, posts, pull
 from feedlab.reader import scroll
 

@@ -9,15 +9,15 @@ import time
 
 import psutil
 import pytest
-
 from conftest import until
+
 from feedlab import db, kafka, pull
-from feedlab.core.check import Verdict
-from feedlab.engines import Addresses
+from feedlab.addresses import Addresses
 from feedlab.classroom import book, live_run, widgets
-from feedlab.verify import faults
-from feedlab.lab import world
 from feedlab.classroom.widgets.feed_microscope import FEED_MAX, READER
+from feedlab.core.check import Verdict
+from feedlab.lab import world
+from feedlab.verify import faults
 
 NAME = "t_widgets"
 ALL = ("threshold", "feed_max", "way", "microscope", "burst", "faults")

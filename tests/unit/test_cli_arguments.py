@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-
 from conftest import AWAY
+
 from feedlab import engines
 from feedlab.cli.edge import group, run, sentence
 

@@ -3,8 +3,8 @@ import json
 import shlex
 
 import pytest
-
 from conftest import shared_file
+
 from feedlab.cli import policy as commands
 from feedlab.cli.edge import run
 from feedlab.policies import files

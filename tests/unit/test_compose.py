@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feedlab.engines import base, containers, jars
+from feedlab.addresses import NAMES
+from feedlab.engines import containers, jars
 from feedlab.engines.kafka_broker import PROPERTIES, Kafka
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +20,7 @@ def compose() -> dict:
 
 def test_services_have_a_health_check_a_volume_and_a_loopback_port(compose):
     assert set(compose) == {"services", "volumes"}
-    assert tuple(compose["services"]) == base.NAMES
+    assert tuple(compose["services"]) == NAMES
     for name, service in compose["services"].items():
         assert re.fullmatch(r"[a-z]+(/[a-z]+)?:\d+(\.\d+)*", service["image"]), "a pinned tag, no latest"
         check = service["healthcheck"]

@@ -3,8 +3,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from feedlab.errors import BadInput
 from feedlab.classroom import edition
+from feedlab.errors import BadInput
 
 
 def code(source, *tags, text="", count=None):

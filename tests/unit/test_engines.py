@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from feedlab import config, engines
-from feedlab.engines import lifecycle, base, checkup, containers, jars, java, procs, external
+from feedlab.addresses import FIELDS, NAMES, TITLES, VARIABLES, Addresses, away, check_addresses, malformed, masked, short
+from feedlab.engines import base, checkup, containers, jars, java, lifecycle, procs
 from feedlab.engines.base import Probe
 from feedlab.engines.state import State
 from feedlab.errors import BadInput, EngineDown
@@ -23,7 +24,7 @@ from feedlab.errors import BadInput, EngineDown
 
 @pytest.fixture(autouse=True)
 def clean_env(monkeypatch):
-    for variable in (*base.VARIABLES.values(), "FEEDLAB_ENGINES"):
+    for variable in (*VARIABLES.values(), "FEEDLAB_ENGINES"):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -91,7 +92,7 @@ def test_containers_up_status_down(docker, make):
     s = make()
     said = []
     a = engines.up(s, said.append)
-    ports = {n: State(s).record(n)["port"] for n in engines.NAMES}
+    ports = {n: State(s).record(n)["port"] for n in NAMES}
     assert a.postgres_url == f"postgresql://feedlab:feedlab@127.0.0.1:{ports['postgres']}/feedlab"
     assert a.kafka_bootstrap == f"127.0.0.1:{ports['kafka']}"
     project = State(s).project
@@ -104,7 +105,7 @@ def test_containers_up_status_down(docker, make):
     assert len(said) == 4
 
     # while they run, their ports are in use by them, and that is no reason to change
-    docker.answer(ps=running(*engines.NAMES))
+    docker.answer(ps=running(*NAMES))
     holders = [socket.create_server(("127.0.0.1", p)) for p in ports.values()]
     assert engines.up(s) == a == engines.addresses(s)
     assert [(x.source, x.healthy) for x in engines.status(s)] == [("containers", True)] * 3
@@ -172,7 +173,7 @@ def test_image_that_cannot_be_pulled(docker, make, monkeypatch):
     monkeypatch.setattr(lifecycle.Embedded, "up", lambda self, report, cancel: started.append(self.name))
     monkeypatch.setattr(lifecycle, "addresses", lambda s: "there")
     assert engines.up(make()) == "there"
-    assert sorted(started) == sorted(engines.NAMES)
+    assert sorted(started) == sorted(NAMES)
 
 
 def test_down_says_so_when_docker_is_gone(docker, make):
@@ -213,9 +214,9 @@ def test_a_wrong_url_is_one_sentence(make):
     with pytest.raises(EngineDown) as e:
         engines.up(s)
     text = str(e.value)
-    for name in engines.NAMES:
-        assert f"{base.TITLES[name]} at " in text
-        assert base.VARIABLES[name] in text
+    for name in NAMES:
+        assert f"{TITLES[name]} at " in text
+        assert VARIABLES[name] in text
     assert "secret" not in text
     assert "\n" not in text
     found = {f.topic: f for f in engines.doctor(s)}
@@ -436,11 +437,11 @@ def test_java(tmp_path, monkeypatch):
 # --- small things
 
 def test_passwords_are_never_shown():
-    assert base.masked("postgresql://u:p@h:1/d") == "postgresql://u:***@h:1/d"
-    assert base.masked("redis://h:1/0") == "redis://h:1/0"
-    assert "p4" not in base.masked("redis://:p4@h:1/0")
-    assert base.short("cannot reach redis://u:p4@h:1 now\nmore") == "cannot reach redis://u:***@h:1 now"
-    assert base.short(ValueError()) == "ValueError"
+    assert masked("postgresql://u:p@h:1/d") == "postgresql://u:***@h:1/d"
+    assert masked("redis://h:1/0") == "redis://h:1/0"
+    assert "p4" not in masked("redis://:p4@h:1/0")
+    assert short("cannot reach redis://u:p4@h:1 now\nmore") == "cannot reach redis://u:***@h:1 now"
+    assert short(ValueError()) == "ValueError"
 
 
 @pytest.mark.parametrize("address", [
@@ -449,9 +450,9 @@ def test_passwords_are_never_shown():
     "postgresql://h/x?PASSWORD=s3%63ret&password=s3cret@x", "redis://h:1/0?password=s3cret", "redis://:s3cret@h:1/0",
     "redis://:s3cret/w@h:1/0", "postgresql://u:s3cret#a@h/x", "postgresql://u:p@s3cret@h/x", "postgresql://u:1/s3cret@h/x"])
 def test_a_password_is_masked_wherever_it_stands(address):
-    assert "s3" not in base.masked(address) and "***" in base.masked(address)
-    assert "s3" not in base.masked(f"cannot reach {address}")
-    quoted = base.short(f'invalid part "s3cret" of {address}', address)
+    assert "s3" not in masked(address) and "***" in masked(address)
+    assert "s3" not in masked(f"cannot reach {address}")
+    quoted = short(f'invalid part "s3cret" of {address}', address)
     assert "s3" not in quoted and "invalid part" in quoted
 
 
@@ -459,7 +460,7 @@ def test_a_password_is_masked_wherever_it_stands(address):
     "redis://h:6379/0", "127.0.0.1:9092,h:1", "postgresql://h:5432/db?user=me@server", "host=h port=5432 dbname=x",
     "postgresql://h1:1,h2:2/db?user=me@server", "postgresql://me@h:5432/x", "unix:///tmp/r.sock?db=1"])
 def test_an_address_without_a_password_is_shown_as_it_is(address):
-    assert base.masked(address, address) == address
+    assert masked(address, address) == address
 
 
 @pytest.mark.parametrize("variable", ["postgres_url"])
@@ -492,15 +493,15 @@ WRONG = [
 def test_a_wrong_form_is_told_before_anything_is_done(make, monkeypatch, name, address, words):
     """By every command in the same words: the variable, what is wrong, the right form."""
     monkeypatch.setattr(socket, "create_connection", lambda *a, **k: pytest.fail("something was asked"))
-    s = make(**{base.FIELDS[name]: address})
+    s = make(**{FIELDS[name]: address})
     said = set()
-    for ask in (engines.up, engines.addresses, lambda s: engines.check_addresses(base.Addresses(*(
-            address if n == name else good for n, good in zip(engines.NAMES, GOOD, strict=True))))):
+    for ask in (engines.up, engines.addresses, lambda s: check_addresses(Addresses(*(
+            address if n == name else good for n, good in zip(NAMES, GOOD, strict=True))))):
         with pytest.raises(BadInput) as e:
             ask(s)
         said.add(str(e.value))
     (text,) = said
-    assert text.startswith(f"{base.VARIABLES[name]}=") and "Its form is" in text and words in text
+    assert text.startswith(f"{VARIABLES[name]}=") and "Its form is" in text and words in text
     assert "secret" not in text and "\n" not in text
     assert not s.state_dir.exists()
     (shown,) = [e for e in engines.status(s) if e.name == name]
@@ -511,11 +512,11 @@ def test_a_wrong_form_is_told_before_anything_is_done(make, monkeypatch, name, a
 GOOD = ["postgresql://u:p@h1:1,h2:2/x?sslmode=require", "rediss://u:p@h:1/15?socket_timeout=3", "h:1, [::1]:9092,b_c.d-e:65535"]
 
 
-@pytest.mark.parametrize(("name", "address"), [*zip(base.NAMES, GOOD, strict=True), ("postgres", "host=/tmp dbname=x"),
+@pytest.mark.parametrize(("name", "address"), [*zip(NAMES, GOOD, strict=True), ("postgres", "host=/tmp dbname=x"),
                                                ("postgres", "postgresql:///x?host=/tmp"), ("redis", "unix:///tmp/r?db=1"),
                                                ("redis", "redis://h"), ("redis", "redis://h/"), ("postgres", "postgres://h")])
 def test_a_right_form_passes(name, address):
-    assert external.malformed(name, address) == ""
+    assert malformed(name, address) == ""
 
 
 def answering(answer):
@@ -538,14 +539,14 @@ def answering(answer):
     return server
 
 
-@pytest.mark.parametrize("name", base.NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_another_program_on_the_port(make, name):
     form = {"postgres": "postgresql://u:secret@127.0.0.1:{}/x", "redis": "redis://127.0.0.1:{}/0", "kafka": "127.0.0.1:{}"}[name]
     with answering(lambda asked: b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
         port = server.getsockname()[1]
-        s = make(**{base.FIELDS[name]: form.format(port)})
+        s = make(**{FIELDS[name]: form.format(port)})
         (shown,) = [e for e in engines.status(s) if e.name == name]
-        assert shown.detail == f"something answers at 127.0.0.1:{port}, but it is not {base.TITLES[name]}"
+        assert shown.detail == f"something answers at 127.0.0.1:{port}, but it is not {TITLES[name]}"
 
 
 def test_what_is_said_while_an_engine_is_away():
@@ -566,7 +567,7 @@ def test_what_is_said_while_an_engine_is_away():
             (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no")), "Kafka at k:9, l:9 says: no"),
             (BufferError("Local: Queue full"), "Kafka at k:9, l:9 does not answer: Local: Queue full"),
             (EngineDown("PostgreSQL does not answer: x.\ny"), "PostgreSQL does not answer: x.")):
-        assert engines.away(error, **a) == text
+        assert away(error, **a) == text
 
 
 def test_doctor_never_raises_and_takes_at_most_ten_seconds(make, monkeypatch):

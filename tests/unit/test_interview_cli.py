@@ -3,11 +3,10 @@ import io
 import json
 
 import pytest
-
 from conftest import AWAY
+
 from feedlab.cli.edge import run
 from feedlab.interview.scenario import scenarios
-
 
 
 @pytest.fixture(autouse=True)

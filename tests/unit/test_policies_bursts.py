@@ -1,10 +1,10 @@
 """Lag, freshness and fairness: the arrays against the plain recursion, and what each policy is for."""
 import numpy as np
 import pytest
+from conftest import shared_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import shared_file
 from feedlab.core import policy
 from feedlab.policies import bursts, graphs, rates, simulate
 from feedlab.policies.simulate import Assumptions, Costs

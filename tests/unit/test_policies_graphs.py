@@ -6,8 +6,8 @@ import duckdb
 import networkx as nx
 import numpy as np
 import pytest
-
 from conftest import shared_file
+
 from feedlab.errors import BadInput
 from feedlab.lab import graph as text
 from feedlab.policies import graphs, rates

@@ -3,10 +3,10 @@ import time
 
 import numpy as np
 import pytest
+from conftest import shared_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import shared_file
 from feedlab.core import cost, policy
 from feedlab.core.policy import DROP, PULL, PUSH, SKIP, Edges, Rates
 from feedlab.errors import BadInput

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedlab.errors import BadInput
 from feedlab.classroom import predictions
 from feedlab.classroom.predictions import Kept, Store, checked, number_score, score, sentence
+from feedlab.errors import BadInput
 
 NUMBER = st.floats(1e-6, 1e12)
 

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from feedlab.errors import BadInput
 from feedlab.draw import plots
+from feedlab.errors import BadInput
 from feedlab.lab.graph import from_edges
 from feedlab.lab.report import write_report
 

@@ -1,8 +1,8 @@
 """A file is written whole or not at all."""
 import pytest
 
-from feedlab.errors import BadInput
 from feedlab.atomic import write
+from feedlab.errors import BadInput
 
 SAYS = "{path} cannot be written: {why}."
 

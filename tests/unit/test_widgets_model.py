@@ -4,12 +4,12 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from feedlab.verify import faults
 from feedlab.classroom import live_run
-from feedlab.lab import world
 from feedlab.classroom.widgets.fault_chooser import NAMES, PROBED, in_words
 from feedlab.classroom.widgets.feed_max_explorer import DEPTHS, SIZES, feed_bytes, share_below_floor
 from feedlab.classroom.widgets.threshold_explorer import ACTIVE, SKEW, THRESHOLDS, Model
+from feedlab.lab import world
+from feedlab.verify import faults
 
 
 @pytest.fixture(scope="module")

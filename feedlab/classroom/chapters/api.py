@@ -10,17 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit
 
-from ...http import app
 from ... import pull
 from ...core.codec import Names
 from ...core.model import START, Entry
-from ...errors import EngineDown
-from ...textbook import reader as t_reader
 from ...draw import plots
+from ...errors import EngineDown
+from ...http import app
 from ...lab.session import Lab
+from ...textbook import reader as t_reader
 from . import data_model
 from .data_model import Scrolled, verdicts
-
 
 # --- servers and clients --------------------------------------------------------------------------------------------------
 

@@ -12,17 +12,17 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ... import controller, db, posts, pull
+from ...addresses import Addresses
 from ...config import Settings
 from ...core.codec import member
-from ...engines import Addresses
+from ...draw import plots
 from ...errors import BadInput, EngineDown
 from ...fanout import FanOut
-from ...reader import scroll
-from ...relay import Relay
-from ...draw import plots
 from ...lab import world
 from ...lab.graph import Graph
 from ...lab.session import Lab, open_lab, wipe
+from ...reader import scroll
+from ...relay import Relay
 from ...verify.systems import SYSTEMS
 
 # De Domenico et al. 2013, the Higgs announcement on Twitter: the fullest of 10,078 minutes has 19.4 times the mean

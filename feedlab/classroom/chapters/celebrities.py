@@ -16,10 +16,10 @@ import plotly.graph_objects as go
 from ... import celebrities, db, posts, pull, repair, timeline
 from ...config import Settings
 from ...core.model import Post
-from ...reader import Reader
 from ...draw import plots
 from ...lab.graph import from_edges, load_graph
 from ...lab.session import Lab
+from ...reader import Reader
 from ...verify.systems import SYSTEMS
 
 CELEBRITY = 0

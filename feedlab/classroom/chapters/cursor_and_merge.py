@@ -9,11 +9,11 @@ from ... import celebrities, db, posts, timeline
 from ...core.codec import member
 from ...core.model import Entry, Page
 from ...core.snowflake import Drawn
-from ...errors import BadInput
 from ...draw import plots
-from ..book import Book
+from ...errors import BadInput
 from ...verify.histories import History
 from ...verify.runner import Runner
+from ..book import Book
 from .exactness import runner
 
 OFFSET = """

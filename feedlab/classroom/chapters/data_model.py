@@ -10,8 +10,8 @@ from ... import fanout, pull, reader, timeline
 from ...core.model import START, Entry
 from ...core.snowflake import PER_MS, Snowflake, parts
 from ...db import Connection
-from ...errors import BadInput
 from ...draw import plots
+from ...errors import BadInput
 from ...lab.session import Lab
 
 READER, BUSY, ORDINARY = 0, 1, 2     # who reads; the author with far more posts and followers than the others; one of these

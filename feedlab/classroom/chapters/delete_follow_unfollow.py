@@ -10,16 +10,15 @@ import plotly.graph_objects as go
 
 from ... import db, follows, kafka, posts, pull, repair
 from ...core.codec import member
+from ...draw import plots
 from ...errors import BadInput, EngineDown
 from ...textbook import follows as t_follows
-from ...draw import plots
-from ..book import Book
 from ...verify.histories import History
 from ...verify.runner import Runner
 from ...verify.systems import committed_lag
-from .exactness import runner
+from ..book import Book
 from .cursor_and_merge import numbers, scrolled
-
+from .exactness import runner
 
 # --- delete ------------------------------------------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ import plotly.graph_objects as go
 
 from ... import celebrities, reader, timeline
 from ...core.check import Report
+from ...draw import plots
 from ...errors import BadInput
 from ...verify import checking, faults
-from ...draw import plots
-from ..book import Book
 from ...verify.histories import KINDS, History, random_history
 from ...verify.runner import Runner
 from ...verify.systems import SYSTEMS
+from ..book import Book
 
 
 @contextmanager

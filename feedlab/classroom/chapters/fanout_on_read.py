@@ -6,8 +6,8 @@ from ...bench.ground import FIRST_ID, FIRST_MS, STEP_MS, follow, warm
 from ...bench.growth import median_of
 from ...bench.measure import exponent, rows_read
 from ...core.model import START, Entry
-from ...reader import HYDRATE
 from ...draw import plots
+from ...reader import HYDRATE
 
 LIMIT = 20
 AUTHORS = 10**6           # the first author's id

@@ -9,8 +9,8 @@ from ...bench.ground import ground
 from ...bench.measure import Counts, counted_redis
 from ...bench.memory import build
 from ...core.model import Entry
-from ...textbook import fanout as textbook
 from ...draw import plots
+from ...textbook import fanout as textbook
 
 WAYS = {"naive": "one round trip a follower", "textbook": "client pipeline", "ours": "server-side function", "bare": "bare ZADD, no check"}
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from ... import db, posts, pull
 from ...core import cost
-from ...reader import scroll
 from ...draw import plots
-from .. import widgets
 from ...lab import world
 from ...lab.graph import Graph
+from ...reader import scroll
+from .. import widgets
 
 
 @dataclass(frozen=True)

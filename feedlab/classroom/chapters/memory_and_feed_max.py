@@ -12,8 +12,8 @@ from ...bench.scratch import own_redis
 from ...core import cost
 from ...core.codec import Names, member
 from ...core.model import Entry
-from ...reader import scroll
 from ...draw import plots
+from ...reader import scroll
 
 NAMES = Names("memory")
 

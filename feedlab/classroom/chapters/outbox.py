@@ -22,12 +22,12 @@ from ... import db, kafka, outbox, posts, pull
 from ...core.codec import Event, Names, decode
 from ...core.model import Post
 from ...core.snowflake import Snowflake
+from ...draw import plots
 from ...errors import EngineDown, FeedlabError
+from ...lab.session import Lab
 from ...reader import scroll
 from ...relay import Relay
 from ...textbook import relay as t_relay
-from ...draw import plots
-from ...lab.session import Lab
 
 RELAYS = {"ours": Relay, "textbook": t_relay.Relay}
 

@@ -13,9 +13,9 @@ from html import escape
 import ipywidgets as w
 import plotly.graph_objects as go
 
+from ...draw import plots
 from ...errors import Conflict, FeedlabError
 from ...fanout import Done
-from ...draw import plots
 from ...lab.session import Lab, open_lab, remove
 from ...lab.stations import Stations
 

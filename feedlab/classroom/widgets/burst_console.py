@@ -1,8 +1,8 @@
 """The burst console: a queue that grows, a threshold that gives way, a delay that readers see."""
 import plotly.graph_objects as go
 
-from .. import live_run
 from ...draw import plots
+from .. import live_run
 from .base import Frame
 
 RATES = [5, 10, 20, 40, 80]

@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 
 from ... import pull
 from ...core import check
-from ...verify import faults
 from ...draw import plots
+from ...verify import faults
 from ...verify.histories import History
 from ...verify.runner import Runner
 from ...verify.systems import SYSTEMS

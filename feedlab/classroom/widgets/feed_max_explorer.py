@@ -8,8 +8,8 @@ from ... import db, timeline
 from ...core import cost
 from ...core.model import Entry
 from ...core.snowflake import wall_clock_ms
-from ...reader import LIMIT
 from ...draw import plots
+from ...reader import LIMIT
 from .base import MEASURED, NOW, Frame, two_panels
 
 SIZES = [20, 40, 60, 80, 100, 115, 116, 128, 140, 160, 200, 250, 300, 400, 500, 600, 800, 1_000]

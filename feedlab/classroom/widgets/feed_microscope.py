@@ -6,9 +6,9 @@ from ... import follows, posts, pull, repair, timeline
 from ...core import cursor as cursors
 from ...core.model import NO_FLOOR, Entry, Page
 from ...core.snowflake import wall_clock_ms
+from ...draw import plots
 from ...errors import BadInput
 from ...reader import Reader
-from ...draw import plots
 from .base import Frame
 
 READER = 0

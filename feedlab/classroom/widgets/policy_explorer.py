@@ -10,11 +10,11 @@ import numpy as np
 from ...core import policy
 from ...core.policy import Rates
 from ...draw import plots
-from .base import MEASURED, NOW, Frame, two_panels
-from ...policies import bursts, graphs, report, simulate
 from ...lab import calibrate, policy_run
+from ...policies import bursts, graphs, report, simulate
 from ...policies.graphs import Follows
 from ...policies.simulate import Assumptions, Costs
+from .base import MEASURED, NOW, Frame, two_panels
 
 AWAY_DAYS = 12.0      # mean time since the last visit that is drawn when nobody knows better (exponential; an assumption)
 WINDOWS = [2, 4, 7, 14, 30, 60]

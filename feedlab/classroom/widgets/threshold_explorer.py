@@ -6,10 +6,10 @@ import plotly.graph_objects as go
 
 from ... import db
 from ...core import cost
-from .. import live_run
 from ...draw import plots
 from ...lab import world
 from ...lab.graph import Graph
+from .. import live_run
 from .base import MEASURED, NOW, Frame, two_panels
 
 THRESHOLDS = [10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000]

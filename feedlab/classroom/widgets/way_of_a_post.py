@@ -7,10 +7,10 @@ import plotly.graph_objects as go
 
 from ... import follows, kafka, outbox, posts
 from ...core.model import Post
-from ...fanout import Done
 from ...draw import plots
-from ...verify.runner import Killed, Tap
+from ...fanout import Done
 from ...lab.trace import Trace, trace
+from ...verify.runner import Killed, Tap
 from .base import Frame
 
 ORDINARY, CELEBRITY, READERS = 1, 2, range(3, 9)
