@@ -9,7 +9,8 @@ from feedlab import db, relay
 
 ALL = ("threshold", "feed_max", "way", "microscope", "burst", "faults")
 NAMESPACE = "nb_t_wbrowser"
-FIRST = """from feedlab.lab import book, widgets, world
+FIRST = """from feedlab.classroom import book, widgets
+from feedlab.lab import world
 b = book.begin('t_wbrowser')
 graph = b.load(world.generate(seed=3, users=300, celebrities=4), warm=False)"""
 
@@ -19,7 +20,7 @@ def lab(chromium, jupyter):
     """A page on the notebook, all cells run."""
     page = chromium.new_page(viewport={"width": 1180, "height": 1000})
     watched = Watched(page)
-    path = notebook("widgets.ipynb", FIRST, *(f"from feedlab.lab import widgets\nwidgets.{name}(b)" for name in ALL), "print('all six')",
+    path = notebook("widgets.ipynb", FIRST, *(f"from feedlab.classroom import widgets\nwidgets.{name}(b)" for name in ALL), "print('all six')",
                     "b.end()")
     open_notebook(page, jupyter, path)
     run_all_but_the_last(page)

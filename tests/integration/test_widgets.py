@@ -497,7 +497,8 @@ def test_fault_that_is_a_probe(b):
 
 SCRIPT = """
 import sys, time
-from feedlab.lab import book, widgets, world
+from feedlab.classroom import book, widgets
+from feedlab.lab import world
 b = book.begin({name!r})
 b.load(world.generate(seed=3, users=120, celebrities=2), warm=False)
 w = widgets.threshold(b)

@@ -1,5 +1,5 @@
 """Is every page right? Histories on live engines against ours and the textbook's, the shortest one that goes wrong, and what is
-missed when a safeguard is switched off. Histories, runner and judge are those of `feedlab check` (lab.history, lab.runner, core.check).
+missed when a safeguard is switched off. Histories, runner and judge are those of `feedlab check` (verify.histories, verify.runner, core.check).
 """
 import secrets
 import threading
@@ -171,7 +171,7 @@ PHRASES = {
 
 
 def told(history: History) -> str:
-    """The history in words, a step a line. (`delete` and `again` count the posts made so far, round and round; see lab.runner.)"""
+    """The history in words, a step a line. (`delete` and `again` count the posts made so far, round and round; see verify.runner.)"""
     start = [f"{history.users} users, threshold {history.threshold}, FEED_MAX {history.feed_max}"]
     start += [f"user {u} follows user {a}" for u, a in history.follows]
     return "\n".join(["given: " + "; ".join(start), *(f"{n}. {line}" for n, line in enumerate(map(_told, history.steps), 1))])

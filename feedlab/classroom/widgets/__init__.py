@@ -1,6 +1,6 @@
 """Six widgets for the notebooks, each on live engines. Made quickly, and doing nothing to an engine before a button is pressed.
 
-    from feedlab.lab import widgets
+    from feedlab.classroom import widgets
     widgets.threshold(b)         # b: an open book (feedlab.classroom.book); the last line of a cell of its own
 
 Calling one again in the same notebook stops the earlier one of its kind; `b.end()` stops all. What a control does is a method of the
